@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pandas as pd
 
 from ablations.claims import hypotheses, judging, power
+from ablations.claims.headline import headline
 from ablations.core import formatting, strict_yaml
 from ablations.core.counted import counted
 from ablations.core.formatting import markdown_code, markdown_text
@@ -340,11 +341,37 @@ class Study:
         """How far each layer moves its input (Lan et al. 2020, Figure 1)."""
         return self._drawn("layers")
 
+    def pictures(self, folder: str | Path, ending: Literal["png", "pdf"] = "png", *, slide: bool = False) -> list[str]:
+        """Writes the figures of the page as ``<grid>-<scale>-<figure>.png`` or ``.pdf``; returns their paths.
+
+        Args:
+            folder: Where to; made if missing.
+            ending: The kind of file.
+            slide: 16:9 with larger letters, for a talk.
+
+        Raises:
+            ConfigError: If no run has finished that a figure could show.
+        """
+        from ablations.figures import grid_figures
+
+        written: list[str] = []
+        for name in grid_figures.FIGURES:
+            drawn = self._drawn(name)
+            if not isinstance(drawn, Shown):
+                path = Path(folder) / f"{self.grid.name}-{self._plan.folder_name}-{name}.{ending}"
+                written.append(str(grid_figures.save(grid_figures.for_slide(drawn) if slide else drawn, path)))
+        if not written:
+            where = f"{self.grid.name} at scale {self.scale}"
+            raise ConfigError([Problem(where, "no run has finished that a figure could show; train it first: "
+                                              f"ablations run {self.grid.name} --scale {self.scale}")])  # fmt: skip
+        return written
+
     def _drawn(self, name: str, **options: Any) -> "Drawing | Shown":
         from ablations.figures import grid_figures
 
-        measured, (draw, _, marks) = self.measurements, grid_figures.FIGURES[name]
-        drawn = draw(measured, f"{heading.subtitle(self._plan, measured)}; {marks}", **options)
+        measured = self.measurements
+        answer = headline(measured, judging.verdicts(measured))
+        drawn = grid_figures.draw(name, measured, heading.subtitle(self._plan, measured), answer, **options)
         if drawn is not None:
             return drawn
         some = any(measured.finished(cell) for cell in measured.cells)

@@ -260,6 +260,8 @@ class _Judged:
             computing=computing([id for id in sides.behind if id not in sides.trunks], measured),
             continued=bool(sides.trunks),
             trunks=computing([id for id in sides.behind if id in sides.trunks], measured),
+            floors=case.floors,
+            unlearned=case.unlearned,
             aligned=aligned(claim, sides, measured.at_look(max(1, self.decision.look))),
         )
         return replace(verdict, sentence=sentence(verdict))

@@ -43,6 +43,8 @@ class Verdict:
         computing: The cost of the runs behind the verdict, without trunks.
         continued: Whether it is about continued pretraining, another question than pretraining from random weights.
         trunks: The cost of the trunks that its runs continue, which other verdicts share.
+        floors: For each side why it is at a floor; `Reason.NONE` if it is above.
+        unlearned: What the positive control has not learned, in words; empty if it has, or there is none.
         aligned: What is left at equal multiples of the crossing; None for what compares no losses with curves.
         sentence: The verdict as one sentence for people, by `verdict_text`.
     """
@@ -77,6 +79,8 @@ class Verdict:
     test: int | None = None
     continued: bool = False
     trunks: Computing = field(default_factory=Computing)
+    floors: tuple[Reason, ...] = ()
+    unlearned: str = ""
     aligned: Aligned | None = None
     sentence: str = ""
 

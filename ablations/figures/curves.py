@@ -11,9 +11,26 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from ablations.core.formatting import axis_text, cell_text, quantity, value_text
-from ablations.figures.style import FAINT, OKABE_ITO, STYLE, blank, colours, draw_level, paler, shown, spread, titles
+from ablations.figures.style import (
+    FAINT,
+    MOST_SERIES,
+    SERIES,
+    SMALL,
+    STYLE,
+    blank,
+    colours,
+    draw_level,
+    few,
+    legible,
+    mark_off_axis,
+    off_axis,
+    paler,
+    shown,
+    spread,
+    titles,
+)
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.references import heldout_metric, reference_losses
+from ablations.measurements.references import BIGRAM, heldout_metric, in_plain_words, reference_losses
 from ablations.measurements.sides import agrees, as_printed, baseline_of, by_pretraining, one_text
 from ablations.schema.cell import Cell
 
@@ -22,21 +39,26 @@ _PAIRS = "segment_pairs"
 _PALEST = 0.5  # of the first value of a knob, towards white
 _FEWEST_APART = 3  # cells whose differences have a panel of their own
 _LATE = 8  # differences are drawn from this part of the tokens on; before, cells differ by how fast they begin
+_DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)), (0, (3, 3)), (0, (8, 3)))  # of lines
+_UNIGRAM = "unigram baseline"
 _Curve = tuple[np.ndarray, np.ndarray]  # training tokens and held-out losses, in order
+_Look = tuple[Any, Any]  # colour and dashes
 
 
-def curves(measured: Measurements, subtitle: str = "", metric: str = "") -> Figure | None:
+def curves(measured: Measurements, subtitle: str = "", answer: str = "", metric: str = "") -> Figure | None:
     """Held-out loss over training tokens: one colour per cell, seeds as thin lines, their mean as a thick line.
 
-    Of many runs means alone are drawn. Where the grid's figure has several lines, they are the hues here too, paler
-    from value to value of its knob. Horizontal lines show the losses of the unigram and the bigram baseline: a model
-    above the latter has not left the plateau. Of three cells or more a second panel has the means minus that of the
-    baseline, since they lie close. The right edge names the cells in the order of their final losses.
+    Six cells at most: the baselines, the best, the worst, and others between. Of many runs means alone are drawn. Where
+    the grid's figure has several lines, they are the hues here too, paler from value to value of its knob, with dashes
+    of their own. Horizontal lines show what counting reaches, or where that is not kept the bigram baseline: a model
+    above it has not left the plateau. Of three cells or more a second panel has the means minus that of the baseline,
+    since they lie close. The right edge names the cells in the order of their final losses.
 
     Args:
         measured: Their grid's question is the title; cells without the metric, or whose seeds share no amount
             of tokens, are left out.
-        subtitle: A line below the title.
+        subtitle: A line at the bottom.
+        answer: The title instead of the question, which then stands above it.
         metric: One of ``HELDOUT``; by default the first among the grid's metrics.
 
     Returns:
@@ -44,64 +66,82 @@ def curves(measured: Measurements, subtitle: str = "", metric: str = "") -> Figu
     """
     metric = metric or heldout_metric(measured.grid)
     found = ((cell, _runs(cell, measured, metric)) for cell in by_pretraining(measured.cells))
-    drawn = [(cell, seeds) for cell, seeds in found if seeds and len(_mean_curve(seeds)[0])]
-    if not drawn:
+    every = [(cell, seeds) for cell, seeds in found if seeds and len(_mean_curve(seeds)[0])]
+    if not every:
         return None
+    baselines = [place for place, (cell, _) in enumerate(every) if _is_baseline(cell, measured)]
+    chosen = few([float(_mean_curve(seeds)[1][-1]) for _, seeds in every], baselines)
+    drawn = [every[place] for place in chosen]
     cells, seeds = [cell for cell, _ in drawn], [runs for _, runs in drawn]
     paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
     texts = [[value_text(path, value) for path, value in cell.values.items()] for cell in cells]
     names = [", ".join(values) or "one pretraining for all" for values in texts]
-    hues = _hues(cells, names, measured)
+    heading = ", ".join(map(axis_text, paths)) + f"; {len(drawn)} of {len(every)} cells" * (len(drawn) < len(every))
+    looks = _looks(cells, names, measured)
     means = [_mean_curve(runs) for runs in seeds]
     with mpl.rc_context(STYLE):
         figure = blank(4.8)
         aside = _to_baseline(cells, means, measured, metric)
         panels = figure.subplots(1, 1 + bool(aside), squeeze=False)[0]
-        _losses(panels[0], seeds, hues, reference_losses(measured, cells, metric))
+        _losses(panels[0], seeds, looks, _levels(measured, cells, metric))
         panels[0].set_ylabel(_label(metric, any(cell.system.format.kind == _PAIRS for cell in cells)))
         if aside:
-            _differences(panels[1], aside, hues)
+            own = [names[place] for place, cell in enumerate(cells) if _is_baseline(cell, measured)]
+            _differences(panels[1], aside, looks, names, own[0] if len(own) == 1 else "")
         named = (aside or dict(enumerate(means))).items()
-        ends = [(float(x[-1]), float(y[-1]), hues[place], names[place]) for place, (x, y) in named]
-        name_ends(panels[-1], ends, ", ".join(map(axis_text, paths)))
-        titles(figure, measured.grid.question, subtitle)
+        ends = [(float(x[-1]), float(y[-1]), looks[place][0], names[place]) for place, (x, y) in named]
+        name_ends(panels[-1], ends, heading)
+        titles(figure, measured.grid.question, subtitle, answer)
     return figure
 
 
-def _hues(cells: Sequence[Cell], names: Sequence[str], measured: Measurements) -> list[Any]:
-    """A colour per cell: those of the lines of the grid's figure, paler for each value of its knob but the last."""
+def _is_baseline(cell: Cell, measured: Measurements) -> bool:
+    return bool(measured.grid.baseline) and agrees(as_printed(cell), measured.grid.baseline)
+
+
+def _levels(measured: Measurements, cells: Sequence[Cell], metric: str) -> dict[str, float]:
+    """Name -> loss of simple methods on which all runs agree; what counting reaches stands for the bigram baseline."""
+    levels = {f"{name} baseline": value for name, value in reference_losses(measured, cells, metric).items()}
+    bars = [measured.bars(cell).get(metric) for cell in cells]
+    if None not in bars and len({bar.level for bar in bars if bar}) == 1:
+        levels.pop(BIGRAM, None)
+        levels |= {in_plain_words(bar.floor): bar.level for bar in bars[:1] if bar}
+    return levels
+
+
+def _looks(cells: Sequence[Cell], names: Sequence[str], measured: Measurements) -> list[_Look]:
+    """A colour and dashes per cell: those of the lines of the grid's figure, paler for each value of its knob but one.
+
+    The last value has the colour of the line itself.
+    """
     axis = measured.grid.figure.x if measured.grid.figure else ""
     steps = list(dict.fromkeys(str(cell.values[axis]) for cell in cells if axis in cell.values))
     rests = [{path: value for path, value in cell.values.items() if path != axis} for cell in (*measured.cells, *cells)]
     kinds = {cell_text(rest): next(iter(rest.values()), None) for rest in rests}
-    if len(steps) > 1 and 1 < len(kinds) <= len(OKABE_ITO):
-        is_single = all(len(rest) == 1 for rest in rests)
-        of, last = dict(zip(kinds, colours(list(kinds.values() if is_single else kinds)), strict=True)), len(steps) - 1
+    if len(steps) > 1 and 1 < len(kinds) <= MOST_SERIES:
+        of, last = dict(zip(kinds, SERIES, strict=False)), len(steps) - 1
         ranks = [steps.index(str(cell.values[axis])) if axis in cell.values else last for cell in cells]
-        own = [of[cell_text(rest)] for rest in rests[len(measured.cells) :]]
-        return [paler(hue, _PALEST * (last - rank) / last) for hue, rank in zip(own, ranks, strict=True)]
+        own = [cell_text(rest) for rest in rests[len(measured.cells) :]]
+        return [(paler(of[kind], _PALEST * (last - rank) / last), _DASHES[list(of).index(kind)])
+                for kind, rank in zip(own, ranks, strict=True)]  # fmt: skip
     paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
-    return colours([cell.values.get(paths[0]) for cell in cells] if len(paths) == 1 else names)
+    hues = colours([cell.values.get(paths[0]) for cell in cells] if len(paths) == 1 else names)
+    return [(hue, "-") for hue in hues]
 
 
-def _losses(axes: Axes, seeds: Sequence[Sequence[_Curve]], hues: Sequence[Any], levels: Mapping[str, float]) -> None:
+def _losses(axes: Axes, seeds: Sequence[Sequence[_Curve]], looks: Sequence[_Look], levels: Mapping[str, float]) -> None:
     """The panel of losses."""
     with_seeds = sum(map(len, seeds)) <= _MOST_LINES
-    for i, (runs, colour) in enumerate(zip(seeds, hues, strict=True)):
+    for runs, (colour, dashes) in zip(seeds, looks, strict=True):
         for tokens, losses in runs if with_seeds else ():
             axes.plot(tokens, losses, "-", color=colour, lw=0.7, alpha=0.45)
-        axes.plot(*_mean_curve(runs), _dashes(hues, i), color=colour, lw=2.2, zorder=4)
+        axes.plot(*_mean_curve(runs), ls=dashes, color=colour, lw=2.2, zorder=4)
     axes.set_xscale("log")
     _limits(axes, [curve for runs in seeds for curve in (runs if with_seeds else [_mean_curve(runs)])], levels)
     for name, value in levels.items():
         if axes.get_ylim()[0] <= value <= axes.get_ylim()[1]:
-            draw_level(axes, f"{name} baseline", value, is_left=name == "bigram")
+            draw_level(axes, name, value, is_left=name != _UNIGRAM)
     _name_tokens(axes)
-
-
-def _dashes(hues: Sequence[Any], place: int) -> str:
-    """More cells than hues: repeated hues are dashed."""
-    return "--" if hues[place] in hues[:place] else "-"
 
 
 def _to_baseline(
@@ -125,16 +165,26 @@ def _to_baseline(
     return found if len(found) >= _FEWEST_APART else {}
 
 
-def _differences(axes: Axes, curves: Mapping[int, _Curve], hues: Sequence[Any]) -> None:
-    """The panel of differences to the baseline."""
+def _differences(
+    axes: Axes, curves: Mapping[int, _Curve], looks: Sequence[_Look], names: Sequence[str], baseline: str
+) -> None:
+    """The panel of differences to the baseline; one that would rule the axis is an arrow at its edge."""
+    places = list(curves)
+    out = [places[n] for n in off_axis([float(curves[place][1][-1]) for place in places])]
     for place, (tokens, losses) in curves.items():
-        axes.plot(tokens, losses, _dashes(hues, place), color=hues[place], lw=2.2, zorder=4)
+        if place not in out:
+            axes.plot(tokens, losses, ls=looks[place][1], color=looks[place][0], lw=2.2, zorder=4)
     axes.set_xscale("log")
     low, high = min(float(x[0]) for x, _ in curves.values()), max(float(x[-1]) for x, _ in curves.values())
     axes.set_xlim(low / 1.06, high * 1.04)
     _ticks(axes, low, high)
-    axes.set_ylabel("minus that of the baseline (nats)")
+    of = f", {shown(baseline, 30)}" if baseline else ""
+    axes.set_ylabel(f"minus that of the baseline{of} (nats)")
     axes.yaxis.set_major_locator(MaxNLocator(6))
+    axes.set_ylim(axes.get_ylim())
+    for place in out:
+        x, y = (float(part[-1]) for part in curves[place])
+        mark_off_axis(axes, x, y, looks[place][0], names[place])
     _name_tokens(axes)
 
 
@@ -172,7 +222,7 @@ def _limits(axes: Axes, drawn: Sequence[_Curve], levels: Mapping[str, float]) ->
     highest = max(float(losses.max()) for _, losses in drawn)
     bottom = min([float(losses.min()) for _, losses in drawn] + list(levels.values()))
     lowest = min(float(losses.min()) for _, losses in drawn)
-    top = min(highest, max(lowest, levels.get("unigram", highest)))
+    top = min(highest, max(lowest, levels.get(_UNIGRAM, highest)))
     if min(float(losses[-1]) for _, losses in drawn) >= top:
         top = highest  # no curve ends below that baseline: show all
     room = (top - bottom) or 1.0
@@ -203,7 +253,7 @@ def name_ends(axes: Axes, ends: Sequence[tuple[float, float, Any, str]], heading
         "textcoords": "axes fraction",
         "va": "center",
         "ha": "left",
-        "fontsize": min(9.0, 170 * gap),
+        "fontsize": 9 if gap > 0.05 else SMALL,
     }
     for (x, y, colour, name), height in zip(order, heights, strict=True):
         leader = {"arrowstyle": "-", "color": colour, "lw": 0.8, "shrinkA": 1, "shrinkB": 1, "relpos": (0.0, 0.5)}
@@ -211,7 +261,7 @@ def name_ends(axes: Axes, ends: Sequence[tuple[float, float, Any, str]], heading
             shown(name, 36),
             (x, y),
             xytext=(1.035, height),
-            color=colour,
+            color=legible(colour),
             fontweight="bold",
             arrowprops=leader,
             **beside,
@@ -222,6 +272,6 @@ def name_ends(axes: Axes, ends: Sequence[tuple[float, float, Any, str]], heading
             (1, 0),
             xytext=(1.035, heights[-1] + 0.6 * gap),
             xycoords="axes fraction",
-            color=FAINT,
+            color=legible(FAINT),
             **{**beside, "va": "bottom"},
         )

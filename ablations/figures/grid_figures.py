@@ -4,18 +4,23 @@ Figures are made without pyplot and share no state: each function takes measurem
 :class:`matplotlib.figure.Figure`, or None without data. :func:`svg` gives the same text for the same records.
 """
 
+from typing import Any
+
+from matplotlib.figure import Figure
+
 from ablations.figures.curves import curves
 from ablations.figures.knob import knob
 from ablations.figures.layers import layers
-from ablations.figures.style import save, svg
+from ablations.figures.style import for_slide, save, svg
+from ablations.measurements.measurements import Measurements
 
-__all__ = ["FIGURES", "curves", "knob", "layers", "save", "svg"]
+__all__ = ["FIGURES", "caption", "curves", "draw", "for_slide", "knob", "layers", "save", "svg"]
 
 FIGURES = {  # name -> its function, its caption, and what its marks mean
     "knob": (
         knob,
         "The metric over the knob: each seed, the mean with its 95 % interval, and below it any published values.",
-        "points and thin lines: single seeds; bands and bars: 95 % intervals of the mean",
+        "points: single seeds; bands and bars: 95 % intervals of the mean",
     ),
     "curves": (
         curves,
@@ -28,3 +33,28 @@ FIGURES = {  # name -> its function, its caption, and what its marks mean
         "thick lines: means over seeds; bands: their 95 % intervals",
     ),
 }
+_ANSWERING = ("knob", "curves")  # figures of what the verdicts are about
+
+
+def draw(name: str, measured: Measurements, subtitle: str, answer: str, **options: Any) -> Figure | None:
+    """A figure of a grid.
+
+    Args:
+        name: One of ``FIGURES``.
+        measured: What is drawn.
+        subtitle: The small print; what the marks mean follows it.
+        answer: The title of figures that show what a verdict is about (see ``claims.headline``); may be empty.
+        options: Of the figure's function.
+
+    Returns:
+        None without data.
+    """
+    function, _, marks = FIGURES[name]
+    titled = {"answer": answer} if name in _ANSWERING else {}
+    return function(measured, f"{subtitle}; {marks}", **titled, **options)
+
+
+def caption(name: str, answer: str) -> str:
+    """What a figure shows, in words for those who do not see it: the answer first."""
+    told = f"{answer}. " if answer and name in _ANSWERING else ""
+    return f"{told}{FIGURES[name][1]}"

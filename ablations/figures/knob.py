@@ -1,7 +1,8 @@
 """The metrics of a grid over its knob, with the published values of the same knob below."""
 
+import textwrap
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -10,12 +11,28 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from ablations.claims.contrasts import measuring_runs
 from ablations.core.formatting import axis_text, cell_text, value_text
 from ablations.core.statistics import mean_interval
 from ablations.figures import levels
-from ablations.figures.knob_axis import FEW, KnobAxis, number
-from ablations.figures.style import FAINT, PAPER, STYLE, blank, colours, shown, titles
+from ablations.figures.knob_axis import KnobAxis, number
+from ablations.figures.style import (
+    FAINT,
+    PAPER,
+    SMALL,
+    STYLE,
+    Named,
+    blank,
+    colours,
+    few,
+    mark_off_axis,
+    name_beside,
+    off_axis,
+    shown,
+    titles,
+)
 from ablations.literature.published_values import Published, chosen, same
+from ablations.measurements import pairs, trunks
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.sides import as_printed
 from ablations.schema.cell import Cell
@@ -23,14 +40,25 @@ from ablations.schema.grid import Grid
 
 _ASIDE = 0.04  # of the points of single runs from their name, beside the bar of their mean
 _LEGEND = 100  # letters beside each other in a legend
+_MARGIN = 16  # letters beside a panel
+_IN_A_ROW = 2  # panels
+_HIGH, _LOW, _ROOM = 2.9, 0.85, 1.4  # inches: a panel, a strip of published values, titles and a legend
+_FEWEST = 3  # seeds of an interval; that of two is twelve times as wide as their distance
+_MARKS = "DsovP^"  # of means over names, so that no series rests on its colour alone
 
 
-def knob(measured: Measurements, subtitle: str = "") -> Figure | None:
+def knob(measured: Measurements, subtitle: str = "", answer: str = "") -> Figure | None:
     """The grid's metrics over its knob: seeds as points, means joined, 95 % intervals shaded.
 
     Each metric has a panel, with the scores of simple methods as horizontal lines. Each combination of the other axes
-    is a line. Published values of the same knob stand below, on axes of their own. Unfinished runs are noted above.
-    ``grid.figure`` names the knob and the metrics.
+    is a line, six at most. Published values of the same knob stand below, in strips over the same axis. Unfinished runs
+    are noted above. A cell that would rule an axis is an arrow at its edge, with its value. ``grid.figure`` names the
+    knob and the metrics.
+
+    Args:
+        measured: The measurements; their grid's question is the title.
+        subtitle: A line at the bottom.
+        answer: The title instead of the question, which then stands above it.
 
     Returns:
         None if no run has finished.
@@ -46,27 +74,26 @@ def knob(measured: Measurements, subtitle: str = "") -> Figure | None:
     values = [cell.values[path] for cell in plotted]
     axis = KnobAxis(path, values, grid.axes.get(path, ()), linear=grid.figure.linear)
     stands_for = {axis.at(cell.values[path]): cell.printed[path] for cell in plotted if _stands_in(cell, path)}
+    known = {k: v for k, v in stands_for.items() if k is not None}
     published = _published_curves(grid, plotted, axis)
+    columns = min(len(metrics), _IN_A_ROW)
+    rows, strips = -(-len(metrics) // columns), -(-len(published) // columns)
     with mpl.rc_context(STYLE):
-        figure = blank(4.4 + (1.9 if published else 0))
-        heights = [2.6, 1] if published else [1]
-        rows = figure.add_gridspec(len(heights), 1, height_ratios=heights, hspace=0.08)
-        above = rows[0].subgridspec(1, len(metrics), wspace=0.08)
-        panels = [figure.add_subplot(above[column]) for column in range(len(metrics))]
+        figure = blank(_HIGH * rows + _LOW * strips + _ROOM)
+        parts = figure.add_gridspec(rows + strips, columns, height_ratios=[_HIGH] * rows + [_LOW] * strips)
+        panels = [figure.add_subplot(parts[divmod(place, columns)]) for place in range(len(metrics))]
         for panel, metric in zip(panels, metrics, strict=True):
             _measured(panel, measured, plotted, axis, metric)
-            axis.format(panel, panels=len(metrics), stands_for={k: v for k, v in stands_for.items() if k is not None})
-        _legend(panels[0], columns=3 if len(panels) == 1 else 2)
-        if published:
-            below = rows[1].subgridspec(1, len(published), wspace=0.08)
-            for column, (metric, series) in enumerate(published):
-                small = figure.add_subplot(below[column])
-                _printed(small, axis, metric, series, len(published))
-                papers = [_papers(one) for _, one in published[max(0, column - 1) : column + 1]]
-                if column == 0 or papers[0] != papers[1]:
-                    small.set_ylabel(f"published:\n{shown(papers[-1], 24)}", color=PAPER)
-                small.set_xlim(_limits(axis, panels[0], small, series))
-        titles(figure, grid.question, subtitle)
+            axis.format(panel, panels=columns, stands_for=known)
+        _legend(panels[0], columns=3 if columns == 1 else 2)
+        for place, (metric, series) in enumerate(published):
+            row, column = divmod(place, columns)
+            above = panels[min(len(panels) - 1, (rows - 1) * columns + column)]
+            limits = above.get_xlim()
+            strip = figure.add_subplot(parts[rows + row, column], sharex=above)
+            _printed(strip, axis, metric, series, columns)
+            above.set_xlim(limits)
+        titles(figure, grid.question, subtitle, answer)
     return figure
 
 
@@ -80,18 +107,8 @@ def _may_have(cell: Cell, measured: Measurements, metrics: Sequence[str]) -> boo
     return not measured.finished(cell) or any(measured.of(cell, metric) for metric in metrics)
 
 
-def _limits(axis: KnobAxis, panel: Axes, small: Axes, series: "_Series") -> tuple[float, float]:
-    """Numbers to the scale of the panel above; of names, those with a published value, if names are shown."""
-    if axis.is_numeric:
-        return panel.get_xlim()
-    if not any(text.get_text() for text in small.get_xticklabels()):
-        return -0.5, len(axis.values) - 0.5
-    places = [position for _, points in series.values() for position, *_ in points]
-    return min(places) - 0.5, max(places) + 0.5
-
-
 def _legend(panel: Axes, columns: int) -> None:
-    """Puts a legend above the first panel if there are several lines; one wider than the panel would widen it."""
+    """Puts a legend above the first panel if several series have no line; one wider than the panel would widen it."""
     lines, names = panel.get_legend_handles_labels()
     if len(names) > 1:
         fitting = int(_LEGEND / (max(map(len, names)) + 7))  # a line's sample and the space around it: 7 letters
@@ -141,19 +158,40 @@ def _line_text(values: Mapping[str, Any], cell: Cell) -> str:
 def _measured(axes: Axes, measured: Measurements, cells: Sequence[Cell], axis: KnobAxis, metric: str) -> None:
     series = _series(measured.grid, cells, axis.path)
     lines = [_points(members, metric, measured, axis) for _, members in series]
+    drawn = [place for place, points in enumerate(lines) if points]
+    ends = [np.mean(list(lines[place][-1][1].values())) for place in drawn]
+    drawn = [drawn[place] for place in few([float(end) for end in ends])]
+    hues, texts = _hues(series), [shown(_line_text(rest, members[0])) for rest, members in series]
+    out = _off_axis([lines[place] for place in drawn])
     if not axis.is_numeric:
         names = [[name for name, _ in points] for points in lines]
         lines = [_beside(points, i, len(lines)) for i, points in enumerate(lines)]
-        _pairs(axes, names, lines)
-    for (rest, members), colour, points in zip(series, _hues(series), lines, strict=True):
-        if points:
-            _line(axes, points, axis, colour=colour, label=shown(_line_text(rest, members[0])))
+    if _are_pairs(cells, metric):
+        _pairs(axes, names if not axis.is_numeric else None, lines, hues)
+    for order, place in enumerate(drawn):
+        mark = _MARKS[order] if len(drawn) > 1 else _MARKS[0]
+        label = texts[place] if not axis.is_numeric else ""
+        beyond = [at for line, at in out if line == order]
+        _line(axes, lines[place], axis, beyond, colour=hues[place], label=label, mark=mark)
+    axes.set_ylim(_limits([point for order, place in enumerate(drawn) for at, (_, point) in enumerate(lines[place])
+                           if (order, at) not in out]))  # fmt: skip
     _notes_above(axes, measured, cells, axis)
     named = {known.name: known for known in measured.grid.metrics}.get(metric)
     label = (named.label or named.name) if named else metric
     axes.set_ylabel(shown(label) + (f"\n{named.better} is better" if named else ""))
-    levels.draw(axes, measured, [(axis.at(cell.values[axis.path]), cell) for cell in cells], metric, axis.is_numeric)
+    placed = [(axis.at(cell.values[axis.path]), cell) for cell in cells]
+    beside = levels.draw(axes, measured, placed, metric, axis.is_numeric)
     axes.yaxis.set_major_locator(MaxNLocator(6))
+    for order, at in sorted(out):
+        x, values = lines[drawn[order]][at]
+        mark_off_axis(axes, x, float(np.mean(list(values.values()))), hues[drawn[order]])
+    if axis.is_numeric and len(drawn) > 1:
+        bottom, top = axes.get_ylim()
+        for place in drawn:
+            x, values = lines[place][-1]
+            y = float(np.clip(np.mean(list(values.values())), bottom, top))
+            beside.append(Named(y, textwrap.fill(texts[place], _MARGIN), hues[place], (x, y)))
+    name_beside(axes, beside, _HIGH * 0.8)
 
 
 _Points = list[tuple[float, dict[int, float]]]  # position on the knob's axis, the metric by seed
@@ -170,8 +208,38 @@ def _beside(points: _Points, place: int, lines: int) -> _Points:
     return [(position + 0.14 * (place - (lines - 1) / 2), values) for position, values in points]
 
 
-def _pairs(axes: Axes, names: Sequence[Sequence[float]], lines: Sequence[_Points]) -> None:
-    """Joins the runs of each seed, as verdicts compare them: across the lines at each name, or across one's names."""
+def _off_axis(lines: Sequence[_Points]) -> set[tuple[int, int]]:
+    """Which cells would rule the axis: the place of the line, and of the point on it."""
+    places = [(line, point) for line, points in enumerate(lines) for point in range(len(points))]
+    intervals = [mean_interval(list(lines[line][point][1].values())) for line, point in places]
+    widths = [2 * (interval.half or 0.0) if interval.n >= _FEWEST else 0.0 for interval in intervals]
+    return {places[place] for place in off_axis([interval.mean or 0.0 for interval in intervals], widths)}
+
+
+def _limits(shown: Sequence[Mapping[int, float]]) -> tuple[float, float]:
+    """The axis of the values of some cells and of their intervals."""
+    ends: list[float] = []
+    for values in shown:
+        interval = mean_interval(list(values.values()))
+        ends += values.values()
+        ends += [end for end in (interval.low, interval.high) if end is not None and interval.n >= _FEWEST]
+    room = 0.05 * (max(ends) - min(ends) or abs(ends[0]) or 1.0)
+    return min(ends) - room, max(ends) + room
+
+
+def _are_pairs(cells: Sequence[Cell], metric: str) -> bool:
+    """Whether verdicts compare these cells seed by seed: fine-tunings, and arms that continue one trunk."""
+    runs = [measuring_runs(cell, metric) for cell in cells]
+    return pairs.are_built(runs) or trunks.are_shared(runs)
+
+
+def _pairs(axes: Axes, names: Sequence[Sequence[float]] | None, lines: Sequence[_Points], hues: Sequence[Any]) -> None:
+    """Joins the runs of each seed: over numbers along each line, over names across the lines or those of one."""
+    if names is None:
+        for points, hue in zip(lines, hues, strict=True):
+            for at, seen in _by_seed(points):
+                axes.plot(at, seen, "-", lw=0.8, color=hue, alpha=0.35, zorder=3)
+        return
     together: dict[float, _Points] = defaultdict(list)
     for at_names, points in zip(names, lines, strict=True):
         for name, point in zip(at_names, points, strict=True):
@@ -188,22 +256,32 @@ def _by_seed(points: _Points) -> Iterator[tuple[list[float], list[float]]]:
         yield [position for position, _ in have], [value for _, value in have]
 
 
-def _line(axes: Axes, points: _Points, axis: KnobAxis, *, colour: Any, label: str) -> None:
-    """Over numbers: a thin line per seed, which shows the pairs, and the mean in its band. Over names: bars."""
-    intervals = [mean_interval(list(values.values())) for _, values in points]
-    x, half = [p for p, _ in points], [i.half or 0.0 for i in intervals]
-    means = np.array([i.mean for i in intervals], dtype=float)
+def _line(
+    axes: Axes, points: _Points, axis: KnobAxis, out: Collection[int], *, colour: Any, label: str, mark: str
+) -> None:
+    """Seeds as points; over numbers the mean as a line in its band, over names the mean with a bar.
+
+    Of one or two seeds there is no interval. What is off the axis has no part in its limits.
+    """
     aside = 0.0 if axis.is_numeric else _ASIDE
-    for at, seen in _by_seed(points):
-        if axis.is_numeric:
-            axes.plot(at, seen, "-", lw=0.8, color=colour, alpha=0.35, zorder=3)
+    inside = [point for place, point in enumerate(points) if place not in out]
+    for at, seen in _by_seed(inside):
         axes.plot(np.subtract(at, aside), seen, "o", ms=4, color=colour, alpha=0.6, mew=0, zorder=5)
+    intervals = [mean_interval(list(values.values())) for _, values in points]
+    means = np.array([interval.mean for interval in intervals], dtype=float)
+    half = np.array([(interval.half or 0.0) if interval.n >= _FEWEST else 0.0 for interval in intervals])
+    x, kept = np.array([p for p, _ in points]), np.array([place not in out for place in range(len(points))])
     if axis.is_numeric:
-        axes.plot(x, means, "-", color=colour, lw=2.4, label=label, zorder=4)
-        axes.fill_between(x, np.subtract(means, half), np.add(means, half), color=colour, alpha=0.13, lw=0)
+        axes.plot(x, means, "-", color=colour, lw=2.4, zorder=4)
+        if half.any():
+            axes.fill_between(x, means - half, means + half, color=colour, alpha=0.13, lw=0)
+        return
+    many = np.array([interval.n >= _FEWEST for interval in intervals]) & kept
+    bars: dict[str, Any] = {"fmt": mark, "ms": 5, "capsize": 3, "lw": 1.5, "color": colour, "zorder": 4}
+    if many.any():
+        axes.errorbar(x[many] + 0.02, means[many], half[many], label=label, **bars)
     else:
-        bars: dict[str, Any] = {"fmt": "D", "ms": 5, "capsize": 3, "lw": 1.5, "color": colour, "zorder": 4}
-        axes.errorbar(np.add(x, 0.02), means, half, label=label, **bars)
+        axes.plot([], [], "o", ms=4, color=colour, label=label)
 
 
 def _notes_above(axes: Axes, measured: Measurements, cells: Sequence[Cell], axis: KnobAxis) -> None:
@@ -281,23 +359,17 @@ def _is_of_a_cell(cells: Sequence[Cell], path: str, match: dict[str, str], row: 
     return not there or any(agreeing)
 
 
-def _papers(series: _Series) -> str:
-    return ", ".join(dict.fromkeys(row.paper for _, points in series.values() for *_, row in points))
-
-
-def _printed(axes: Axes, axis: KnobAxis, metric: str, series: _Series, panels: int) -> None:
-    """A panel of printed values; ticks name the paper's sizes, also where cells have stand-ins."""
+def _printed(axes: Axes, axis: KnobAxis, metric: str, series: _Series, columns: int) -> None:
+    """A strip of printed values over the axis of the panel above."""
     for place, (colour, points) in enumerate(series.values()):
         x, values = zip(*sorted((position, row.number) for position, _, row in points), strict=True)
         aside = 0.0 if axis.is_numeric else 0.14 * (place - (len(series) - 1) / 2)  # as in the panel above
         axes.plot(np.add(x, aside), values, "-D" if axis.is_numeric else "D", ms=3.5, lw=1.2, color=colour)
-    unit = next(iter(series.values()))[1][0][-1].unit
-    axes.margins(y=0.14)
-    axes.set_title(shown(f"{metric}{f' ({unit})' if unit else ''}", 24), fontsize=9, color=PAPER)
-    axes.yaxis.set_major_locator(MaxNLocator(4))
-    axes.tick_params(labelsize=8)
-    texts = {position: text for _, points in series.values() for position, text, _ in points}
-    axis.format(axes, panels=panels, printed=texts)
-    if axis.is_numeric:
-        places = sorted(texts)[:: max(1, -(-len(texts) // FEW))]
-        axes.set_xticks(places, [shown(value_text(axis.path, number(texts[place])), 22) for place in places])
+    row = next(iter(series.values()))[1][0][-1]
+    papers = ", ".join(dict.fromkeys(row.paper for _, points in series.values() for *_, row in points))
+    what = shown(f"{metric}{f' ({row.unit})' if row.unit else ''}", 24)
+    told = f"published, {shown(papers, 60 // columns - 16)}: {what}, {row.better} is better"
+    axes.set_title(told, fontsize=SMALL, color=PAPER)
+    axes.margins(y=0.2)
+    axes.yaxis.set_major_locator(MaxNLocator(3))
+    axes.tick_params(labelsize=SMALL, labelbottom=False)

@@ -10,13 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
 from ablations.core.formatting import axis_text, is_share, value_text
-from ablations.figures.style import FAINT, is_number, shown
+from ablations.figures.style import is_number, shown
 from ablations.literature.published_values import same
 
-FEW = 4  # ticks of a small panel
+_MOST = 12  # ticks below a whole figure
 _SCALED = 3  # names that are numbers from which on they stand to scale
 _LETTER = 0.0125  # the width of a letter of a tick, as a share of the figure's
-_LONG = 14  # letters of a turned name below which a small panel keeps its height
 _NARROW = 30  # letters of room below a panel, in which turned names would lie over each other
 
 
@@ -57,39 +56,26 @@ class KnobAxis:
             return float(value) if is_number(value) else number(str(value))
         return next((float(i) for i, known in enumerate(self.values) if same(known, value)), None)
 
-    def format(
-        self,
-        axes: Axes,
-        *,
-        panels: int,
-        printed: Mapping[float, str] | None = None,
-        stands_for: Mapping[float, Any] = MappingProxyType({}),
-    ) -> None:
-        """Sets ticks at the values, as many as fit into one of so many panels, and names the knob.
+    def format(self, axes: Axes, *, panels: int, stands_for: Mapping[float, Any] = MappingProxyType({})) -> None:
+        """Sets ticks at the values, as many as fit into one of so many panels side by side, and names the knob.
 
-        A small panel has ``printed``: position -> the published value there, whose name a tick has if it has a name. In
-        the others a tick at a stand-in names the published value below its own: ``stands_for``, by position.
+        A tick at a stand-in names the published value below its own: ``stands_for``, by position.
         """
-        is_small = printed is not None
-        most = FEW if is_small else 12 // panels
         if self.is_log:
             axes.set_xscale("log")
             axes.xaxis.set_minor_locator(NullLocator())
         places = self.values if self.is_numeric else list(range(len(self.values)))
-        kept = places[:: max(1, -(-len(places) // most))] if self.is_numeric else places
-        named = {} if self.is_numeric else dict(printed or {})
-        values = [named.get(place, self.values[places.index(place)]) for place in kept]
-        texts = [shown(value_text(self.path, value), 24) for value in values]
-        has_unit = self.is_numeric and is_share(self.path) and not is_small  # once below the axis, not at every tick
+        kept = places[:: max(1, -(-len(places) * panels // _MOST))] if self.is_numeric else places
+        texts = [shown(value_text(self.path, self.values[places.index(place)]), 24) for place in kept]
+        has_unit = self.is_numeric and is_share(self.path)  # once below the axis, not at every tick
         texts = [text.removesuffix(" %") for text in texts] if has_unit else texts
         known = {place: shown(value_text(self.path, value), 18) for place, value in stands_for.items()}
         texts = [f"{text}\nfor {known[at]}" if at in known else text for at, text in zip(kept, texts, strict=True)]
         axes.set_xticks(kept, self._apart(kept, texts, panels) if self.is_numeric else texts)
         if not self.is_numeric:
             axes.set_xlim(-0.5, len(self.values) - 0.5)
-            self._name(axes, texts, (80 if is_small else 68) // panels, is_small)
-        if not is_small:
-            axes.set_xlabel(shown(axis_text(self.path)) + " (%)" * has_unit)
+            self._name(axes, texts, 68 // panels)
+        axes.set_xlabel(shown(axis_text(self.path)) + " (%)" * has_unit)
 
     def _apart(self, places: Sequence[float], texts: Sequence[str], panels: int) -> list[str]:
         """The labels of numbers without those that would lie over the one before."""
@@ -101,19 +87,14 @@ class KnobAxis:
             kept.append(text if has_room else "")
         return kept
 
-    def _name(self, axes: Axes, texts: list[str], room: int, is_small: bool) -> None:
-        """Wraps tick labels that exceed their room in characters, or turns them; small panels drop long ones."""
+    def _name(self, axes: Axes, texts: list[str], room: int) -> None:
+        """Wraps tick labels that exceed their room in characters, or turns them."""
         broken = ["\n".join(text.split(" ")) for text in texts]
         widest = [max(map(len, text.split("\n"))) for text in broken]
         if max((len(line) for text in texts for line in text.split("\n")), default=0) * len(texts) <= room:
             return
         if max(widest) * len(texts) <= room and max(text.count("\n") for text in broken) < 3:
             axes.set_xticks(range(len(texts)), broken)
-        elif is_small and room < 80:
-            has_room = max(map(len, texts)) <= _LONG
-            turned_small = {"rotation": 35, "ha": "right", "rotation_mode": "anchor", "fontsize": 7}
-            axes.set_xticks(range(len(texts)), texts if has_room else [""] * len(texts), **turned_small)
-            axes.set_xlabel("" if has_room else "in the same order", fontsize=8, color=FAINT)
         else:
             turned = 20 if room > _NARROW else 40
             axes.set_xticks(range(len(texts)), texts, rotation=turned, ha="right", rotation_mode="anchor")

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from ablations.figures.style import FAINT, draw_levels
+from ablations.figures.style import FAINT, Named
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.references import BEST, SAME, reference, references
+from ablations.measurements.references import BEST, PAIRS, SAME, in_plain_words, reference, references
 from ablations.schema.cell import Cell
 
 Placed = Sequence[tuple[float | None, Cell]]  # position on the knob's axis, if it has one there, and cell
@@ -18,12 +18,12 @@ _HALF = 0.4  # of the way from a name on the axis to the next
 _MARGIN = 12  # letters beside a panel
 
 
-def draw(axes: Axes, measured: Measurements, placed: Placed, metric: str, is_numeric: bool) -> None:
-    """Draws the scores of simple methods near the data.
+def draw(axes: Axes, measured: Measurements, placed: Placed, metric: str, is_numeric: bool) -> list[Named]:
+    """Draws the scores of simple methods near the data: of several the best one and the constant answer.
 
     A line goes through the panel where all cells are asked the same. Where the question changes with the knob, such as
     the number of labels to learn from, the best of the simple methods, or the one that has the same labels, is drawn at
-    each value of the knob.
+    each value of the knob. Of a held-out loss it is the bar where one is kept, what counting reaches.
 
     Args:
         axes: The panel, with the data.
@@ -31,7 +31,38 @@ def draw(axes: Axes, measured: Measurements, placed: Placed, metric: str, is_num
         placed: The cells of the panel.
         metric: The metric of the panel.
         is_numeric: Whether the knob's values are numbers, so that lines may lead from one to the next.
+
+    Returns:
+        The names of the lines, to stand beside the panel.
     """
+    level, changing = _bars(measured, placed, metric) or _methods(measured, placed, metric)
+    within, names = _through(axes, level, {method: [*at.values()] for method, at in changing.items()}, metric)
+    for method in changing.keys() & within:
+        at = np.array(list(changing[method].items()))
+        if is_numeric:
+            axes.plot(*at.T, color=FAINT, lw=1, ls=_DASHES, zorder=2)
+        else:
+            axes.hlines(at[:, 1], at[:, 0] - _HALF, at[:, 0] + _HALF, color=FAINT, lw=1, ls=_DASHES, zorder=2)
+    return names
+
+
+_Levels = tuple[dict[str, float], dict[str, dict[float, float]]]  # through the panel, and by position
+
+
+def _bars(measured: Measurements, placed: Placed, metric: str) -> _Levels | None:
+    """What counting reaches; None unless a bar is kept for every cell with runs."""
+    found = {position: measured.bars(cell).get(metric) for position, cell in placed
+             if position is not None and measured.of(cell, metric)}  # fmt: skip
+    kept = {position: bar for position, bar in found.items() if bar is not None}
+    if not kept or len(kept) < len(found):
+        return None
+    heights = {position: bar.level for position, bar in sorted(kept.items())}
+    name = " or ".join(dict.fromkeys(in_plain_words(bar.floor) for bar in kept.values()))
+    return ({name: heights.popitem()[1]}, {}) if len(set(heights.values())) == 1 else ({}, {name: heights})
+
+
+def _methods(measured: Measurements, placed: Placed, metric: str) -> _Levels:
+    """What other simple methods reach: the best of those that are asked of all, the constant answer, what changes."""
     names, cells = references(metric), [cell for _, cell in placed]
     found = {method: reference(measured, cells, name) for method, name in names.items()}
     level = {method: known[0] for method, known in found.items() if known and known[0] == known[1]}
@@ -43,13 +74,12 @@ def draw(axes: Axes, measured: Measurements, placed: Placed, metric: str, is_num
     }
     for method in changing:
         level.pop(method.removesuffix(SAME), None)  # it learned from more labels than any model here
-    within = _named(axes, level, {method: [*at.values()] for method, at in changing.items()}, metric)
-    for method in changing.keys() & within:
-        at = np.array(list(changing[method].items()))
-        if is_numeric:
-            axes.plot(*at.T, color=FAINT, lw=1, ls=_DASHES, zorder=2)
-        else:
-            axes.hlines(at[:, 1], at[:, 0] - _HALF, at[:, 0] + _HALF, color=FAINT, lw=1, ls=_DASHES, zorder=2)
+    constant = {method: value for method, value in level.items() if method == PAIRS["majority"]}
+    others = {method: value for method, value in level.items() if method not in constant}
+    if BEST in others or (len(others) > 1 and not metric.endswith("loss")):
+        best = BEST if BEST in others else max(others, key=lambda method: others[method])
+        others = {best: others[best]}
+    return {**others, **constant}, changing
 
 
 def _heights(measured: Measurements, placed: Placed, name: str) -> dict[float, float]:
@@ -67,8 +97,10 @@ def _heights(measured: Measurements, placed: Placed, name: str) -> dict[float, f
     return heights
 
 
-def _named(axes: Axes, level: dict[str, float], changing: dict[str, list[float]], metric: str) -> set[str]:
-    """Draws the lines that go through the panel and all names; returns what is near enough to the data to be drawn.
+def _through(
+    axes: Axes, level: dict[str, float], changing: dict[str, list[float]], metric: str
+) -> tuple[set[str], list[Named]]:
+    """Draws the lines that go through the panel; returns what is near enough to the data to be drawn, and its names.
 
     Lines closer than a line of text share one name: no name lies over a point.
     """
@@ -77,7 +109,7 @@ def _named(axes: Axes, level: dict[str, float], changing: dict[str, list[float]]
     reach = (0.6 if metric.endswith("loss") else 5.0) * (top - bottom)
     near = {method: at for method, at in heights.items() if bottom - reach < min(at) and max(at) < top + reach}
     if not near:
-        return set()
+        return set(), []
     low, high = min(map(min, near.values())), max(map(max, near.values()))
     beside = 0.04 * (max(top, high) - min(bottom, low))
     axes.set_ylim(min(bottom, low - beside), max(top, high + beside))
@@ -88,11 +120,16 @@ def _named(axes: Axes, level: dict[str, float], changing: dict[str, list[float]]
         else:
             alike.append([(value, method)])
     rank = list(heights).index
-    places = [sum(value for value, _ in group) / len(group) for group in alike]
-    names = [_together(sorted((method for _, method in group), key=rank)) for group in alike]
-    through = sorted(level[method] for method in near if method in level)
-    draw_levels(axes, through, list(zip(places, names, strict=True)))
-    return {*near}
+    for method in near.keys() & level.keys():
+        axes.axhline(level[method], color=FAINT, lw=1, ls=_DASHES, zorder=2)
+    return {*near}, [
+        Named(
+            sum(value for value, _ in group) / len(group),
+            _together(sorted((method for _, method in group), key=rank)),
+            FAINT,
+        )
+        for group in alike
+    ]
 
 
 def _together(methods: Sequence[str]) -> str:

@@ -5,8 +5,10 @@ and no date is written. Names are drawn literally, never as mathematics.
 """
 
 import io
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +21,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
+from matplotlib.text import Text
 
 from ablations.core.formatting import printable
 from ablations.core.store import write
@@ -27,9 +31,17 @@ from ablations.figures.markup import slim
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
 
+# six that differ in lightness by 13 or more, and by 30 in Lab as seen without red or green cones (Machado et al. 2009)
+SERIES = ("#0072B2", "#EE7733", "#222255", "#88CCEE", "#225555", "#000000")
+MOST_SERIES = len(SERIES)
 OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 INK, FAINT, PAPER = "#222222", "#8a8a8a", "#7a5195"
-_LINE = 0.045  # height of a line of small text, as a share of a panel
+SMALL = 8.0  # points of the smallest text
+SLIDE = (13.333, 7.5)  # inches, 16:9
+_LARGER = 1.5  # text and lines of a slide
+_TITLE, _QUESTION = 12.0, 9.5  # points
+_ROW, _FINE_PRINT = 66, 124  # letters of a line of a title and of small print
+_LEGIBLE = 0.18  # luminance of coloured text on white at most: a contrast of 4.5
 STYLE: "dict[RcKeyType, Any]" = {
     "font.family": "DejaVu Sans",
     "font.size": 10,
@@ -118,16 +130,36 @@ def blank(height: float) -> Drawing:
     return Drawing(figsize=(7.6, height), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06))
 
 
-def titles(figure: Figure, question: str, subtitle: str) -> None:
-    """A question as the title, flush left and wrapped; a subtitle in small print at the bottom."""
-    words, lines = shown(question, 200).split(" "), [""]
-    for word in words:
-        if len(lines[-1]) + len(word) > 62:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    figure.suptitle("\n".join(lines), x=0.012, ha="left", fontsize=13, fontweight="bold")
+def titles(figure: Figure, question: str, subtitle: str, answer: str = "") -> None:
+    """A question as the title, flush left and wrapped; a subtitle in small print at the bottom.
+
+    With an answer that is the title, and the question stands above it in smaller letters.
+    """
+    lines = textwrap.wrap(shown(answer or question, 260), _ROW)
+    if answer:
+        above = textwrap.wrap(shown(question, 200), round(_ROW * _TITLE / _QUESTION))
+        lines = [" "] * len(above) + lines  # room for the question
+        top = 1 - 0.06 / figure.get_figheight()
+        figure.text(0.012, top, "\n".join(above), ha="left", va="top", fontsize=_QUESTION, color=INK)
+    size = _TITLE if answer else _TITLE + 1
+    figure.suptitle("\n".join(lines), x=0.012, ha="left", fontsize=size, fontweight="bold")
     if subtitle:
-        figure.supxlabel(shown(subtitle, 130), x=0.012, ha="left", fontsize=8, color=FAINT)
+        figure.supxlabel(shown(subtitle, _FINE_PRINT), x=0.012, ha="left", fontsize=SMALL, color=FAINT)
+
+
+def for_slide(figure: Figure) -> Figure:
+    """The same figure on a slide of 16:9: larger letters, lines and marks."""
+    figure.set_size_inches(*SLIDE)
+    ticks = {axis: _LARGER * axis.get_ticklabels()[0].get_fontsize()
+             for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) if axis.get_ticklabels()}  # fmt: skip
+    for text in figure.findobj(Text):
+        text.set_fontsize(_LARGER * text.get_fontsize())
+    for line in figure.findobj(Line2D):
+        line.set_linewidth(_LARGER * line.get_linewidth())
+        line.set_markersize(_LARGER * line.get_markersize())
+    for axis, size in ticks.items():  # of ticks made later too
+        axis.set_tick_params(labelsize=size)
+    return figure
 
 
 def keyed(figure: Figure, lines: float, rows: int, columns: int, **options: Any) -> tuple[Axes, np.ndarray]:
@@ -148,11 +180,67 @@ def keyed(figure: Figure, lines: float, rows: int, columns: int, **options: Any)
 
 
 def colours(values: Sequence[Any]) -> list[Any]:
-    """One colour per value: along a colour map for numbers, which have an order; distinct hues for names."""
+    """One colour per value: one hue from light to dark for numbers, which have an order; distinct hues for names.
+
+    Of more than six names hues repeat: figures draw six.
+    """
     if len(values) > 1 and all(is_number(value) for value in values):
         ranks = np.argsort(np.argsort(np.asarray(values, dtype=float), kind="stable"), kind="stable")
-        return [mpl.colormaps["viridis"](0.84 * rank / (len(values) - 1)) for rank in ranks]
-    return [OKABE_ITO[i % len(OKABE_ITO)] for i in range(len(values))]
+        return [mpl.colormaps["Blues"](0.4 + 0.6 * rank / (len(values) - 1)) for rank in ranks]
+    return [SERIES[i % MOST_SERIES] for i in range(len(values))]
+
+
+def legible(colour: Any) -> tuple[float, ...]:
+    """A colour for text: the same hue, darkened until it stands out from white."""
+    parts = np.array(to_rgb(colour))
+    while _luminance(parts) > _LEGIBLE:
+        parts = parts * 0.92
+    return tuple(map(float, parts))
+
+
+def _luminance(parts: np.ndarray) -> float:
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return float(linear @ np.array([0.2126, 0.7152, 0.0722]))
+
+
+def few(values: Sequence[float], kept: Collection[int] = ()) -> list[int]:
+    """The places of at most six series of many, in order: those to keep, the ends, and others evenly between by rank.
+
+    Args:
+        values: Where each series ends.
+        kept: Places of those that stay, such as baselines.
+    """
+    if len(values) <= MOST_SERIES:
+        return list(range(len(values)))
+    chosen = list(dict.fromkeys(kept))[:MOST_SERIES]
+    rest = [int(place) for place in np.argsort(values, kind="stable") if place not in chosen]
+    ranks = np.linspace(0, len(rest) - 1, MOST_SERIES - len(chosen)).round().astype(int)
+    return sorted([*chosen, *(rest[rank] for rank in dict.fromkeys(ranks.tolist()))])
+
+
+def off_axis(means: Sequence[float], widths: Sequence[float] = ()) -> list[int]:
+    """The places of values that would make an axis more than three times as long as the others need.
+
+    Args:
+        means: The values to show; of fewer than four none is left out.
+        widths: The length of the interval around each: the others need at least the longest of theirs.
+    """
+    out: list[int] = []
+    while len(means) - len(out) > 3:
+        inside = [place for place in range(len(means)) if place not in out]
+        ends = min(inside, key=lambda place: means[place]), max(inside, key=lambda place: means[place])
+        whole = means[ends[1]] - means[ends[0]]
+        needed = {end: _needed([place for place in inside if place != end], means, widths) for end in ends}
+        end = min(ends, key=lambda place: needed[place])
+        if whole <= 3 * needed[end] or not needed[end]:
+            break
+        out.append(end)
+    return sorted(out)
+
+
+def _needed(places: Sequence[int], means: Sequence[float], widths: Sequence[float]) -> float:
+    values = [means[place] for place in places]
+    return max([max(values) - min(values), *(widths[place] for place in places if widths)])
 
 
 def paler(colour: Any, share: float) -> tuple[float, ...]:
@@ -183,26 +271,60 @@ def draw_level(axes: Axes, name: str, value: float, *, is_left: bool) -> None:
     )
 
 
-def draw_levels(axes: Axes, values: Sequence[float], names: Sequence[tuple[float, str]]) -> None:
-    """Horizontal lines, and names with their heights beside the panel, moved apart as far as they would overlap.
+@dataclass(frozen=True)
+class Named:
+    """A name beside a panel: its height in data, its colour, and from where a line leads to it, if one does."""
+
+    height: float
+    text: str
+    colour: Any
+    start: tuple[float, float] | None = None
+
+
+def name_beside(axes: Axes, names: Sequence[Named], inches: float) -> None:
+    """Names right of a panel at their heights, moved apart as far as they would overlap.
 
     Args:
         axes: The panel; its limits are final.
-        values: Heights of the lines.
-        names: Height and name, ordered by height.
+        names: Those of series are bold, with a line to their end.
+        inches: The height of the panel, roughly.
     """
-    for value in values:
-        axes.axhline(value, color=FAINT, lw=1, ls=(0, (5, 3)), zorder=2)
     bottom, top = axes.get_ylim()
-    slot = _LINE * (top - bottom)
-    rows = [range(name.count("\n") + 1) for _, name in names]
+    slot = 1.45 * SMALL / 72 / inches  # of a line of text, as a share of the panel
+    ordered = sorted(names, key=lambda name: name.height)
+    rows = [range(name.text.count("\n") + 1) for name in ordered]
     # each line of text has a height of its own; a name stands at the mean of its lines
-    heights = [value + slot * (i - rows[at][-1] / 2) for at, (value, _) in enumerate(names) for i in rows[at]]
-    apart = iter(spread(heights, slot))
-    for (_, name), lines in zip(names, rows, strict=True):
+    wished = [(name.height - bottom) / (top - bottom) + slot * (i - rows[at][-1] / 2)
+              for at, name in enumerate(ordered) for i in rows[at]]  # fmt: skip
+    apart = iter(spread(wished, slot))
+    for name, lines in zip(ordered, rows, strict=True):
         height = sum(next(apart) for _ in lines) / len(lines)
-        at = (1.015, (height - bottom) / (top - bottom))
-        axes.annotate(name, at, xycoords="axes fraction", ha="left", va="center", fontsize=8, color=FAINT)
+        look: dict[str, Any] = {"ha": "left", "va": "center", "fontsize": SMALL, "color": legible(name.colour)}
+        if name.start is None:
+            axes.annotate(name.text, (1.015, height), xycoords="axes fraction", **look)
+        else:
+            leader = {"arrowstyle": "-", "color": name.colour, "lw": 0.8, "shrinkA": 1, "shrinkB": 1}
+            at = {"xytext": (1.035, height), "textcoords": "axes fraction", "fontweight": "bold"}
+            axes.annotate(name.text, name.start, arrowprops={**leader, "relpos": (0.0, 0.5)}, **at, **look)
+
+
+def mark_off_axis(axes: Axes, x: float, value: float, colour: Any, name: str = "") -> None:
+    """An arrow at the edge of a panel, with the value that lies beyond; the panel's limits are final."""
+    bottom, top = axes.get_ylim()
+    is_above, is_right = value > top, (axes.transScale + axes.transLimits).transform((x, bottom))[0] > 0.5
+    axes.plot(x, top if is_above else bottom, "^" if is_above else "v", ms=8, color=colour, clip_on=False, zorder=7)
+    axes.annotate(
+        f"{shown(name, 36)}: {value:.3g}, off the axis".removeprefix(": "),
+        (x, top if is_above else bottom),
+        xytext=(-8 if is_right else 8, -5 if is_above else 5),
+        textcoords="offset points",
+        ha="right" if is_right else "left",
+        va="top" if is_above else "bottom",
+        fontsize=SMALL,
+        color=legible(colour),
+        zorder=7,
+        bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.8},
+    )
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:

@@ -28,6 +28,11 @@ PAIRS = {  # how a simple method of pairs ends its metric's name -> what it is c
 }
 
 
+def in_plain_words(floor: str) -> str:
+    """What a bar counts, for figures and titles: the name of its method (`core.disk.bars`) in everyday words."""
+    return "counts of earlier words" if floor.startswith("Kneser-Ney") else "counts of neighbours"
+
+
 def references(metric: str) -> dict[str, str]:
     """The simple methods for a metric: name -> the metric that holds its score."""
     kind, _, name = metric.partition(".")

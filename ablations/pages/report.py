@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ablations.claims import judging, scoreboard
+from ablations.claims.headline import headline
 from ablations.claims.outcomes import NOT_RESOLVED, Direction
 from ablations.claims.verdict import Verdict
 from ablations.core import store
@@ -83,7 +84,8 @@ def publish(plan: Planned, measured: Measurements, folder: Path) -> dict[str, Pa
         else:
             tables.remove(folder, name)
     told = heading.subtitle(plan, measured)
-    drawn = {name: draw(measured, f"{told}; {marks}") for name, (draw, _, marks) in grid_figures.FIGURES.items()}
+    said = headline(measured, verdicts)
+    drawn = {name: grid_figures.draw(name, measured, told, said) for name in grid_figures.FIGURES}
     drawn["alignment"] = alignments.alignments(alignment_table.contrasts(verdicts), f"{told}; {alignments.MARKS}")
     for name, figure in drawn.items():
         path = folder / f"{name}.svg"
@@ -161,7 +163,8 @@ def _page(
     finished, planned = heading.counts(plan, measured)
     description = grid.scales[plan.scale].description if plan.scale in grid.scales else ""
     drawn = [name for name in grid_figures.FIGURES if (folder / f"{name}.svg").exists()]
-    pictures = [f"![{grid_figures.FIGURES[name][1]}]({name}.svg)" for name in drawn]
+    said = headline(measured, verdicts)
+    pictures = [f"![{markdown_text(grid_figures.caption(name, said))}]({name}.svg)" for name in drawn]
     equal = f"**Equal compute:** {markdown_text(text)}" if (text := equal_compute.in_short(measured)) else ""
     speed = f"**{alignment_table.TITLE}** {text}" if (text := alignment_table.in_short(verdicts)) else ""
     told = _told(plan, measured, verdicts)

@@ -29,6 +29,7 @@ from tests.unit.synthetic import make_record
 
 TOLD = dict.fromkeys(tokenizer._HEADINGS.keys() - {"longest"}, 0.5)  # of a tokenizer
 RUN = "RUN"  # stands for the id of a run below
+FOLDER = "FOLDER"  # stands for an empty folder
 QUEUE = "QUEUE"  # stands for the file of a campaign
 
 
@@ -59,6 +60,7 @@ CALLS = {
     "evaluate": [RUN, "--task", "lambada"],
     "export": [RUN, "folder"],
     "finetune": ["--from", "folder", "--task", "rte"],
+    "figures": ["masking_ratio", "--scale", "smoke", "--to", FOLDER],
     "fill-mask": [RUN, "The [MASK]."],
     "generate": [RUN, "--prompt", "The water", "--new-tokens", "2"],
     "benchmark inference": ["masking_ratio", "--scale", "smoke", "--device", "cpu"],
@@ -110,7 +112,7 @@ def call(results, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "nice", lambda more: None)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     run_id = records.files()[0].stem
-    stands_for = {RUN: run_id, QUEUE: str(queue)}
+    stands_for = {RUN: run_id, QUEUE: str(queue), FOLDER: str(tmp_path / "pictures")}
     (records.work_folder(run_id)).mkdir(parents=True)
     (records.work_folder(run_id) / "log.txt").write_text("it began\n")
     _make_up(monkeypatch, tmp_path)

@@ -38,6 +38,10 @@ COMMANDS = {  # command -> its calls
         ["finetune", "--from", "OUT/exported", "--task", "rte", "--output", "OUT/evaluated"],
         ["finetune", "--from", "OUT/exported", "--task", "rte", "--output", "UNWRITABLE/evaluated"],
     ],
+    "figures": [
+        ["figures", "GRID", "--scale", "smoke", "--to", "OUT/pictures"],
+        ["figures", "GRID", "--scale", "smoke", "--to", "UNWRITABLE/pictures"],
+    ],
     "fill-mask": [["fill-mask", "RUN", "The [MASK] sees."]],
     "generate": [["generate", "RUN", "--prompt", "The cat"]],
     "score": [["score", "RUN", "--example", "lecture"]],

@@ -1,0 +1,138 @@
+"""The answer of a grid in one line, from a verdict: the title of its figures.
+
+It says *beats* only where the verdict is settled and nothing else explains it: no side at a floor or on the plateau,
+no control that has not learned, and no lead that may be speed. Otherwise the better side *leads*.
+"""
+
+from collections.abc import Sequence
+
+from ablations.claims.alignment import Kind
+from ablations.claims.floors import constant_answer
+from ablations.claims.outcomes import REPLICATES, Direction, Reason
+from ablations.claims.verdict import Verdict
+from ablations.claims.verdict_text import effect_text, finding
+from ablations.core.formatting import axis_text, is_share, value_text
+from ablations.literature.published_values import same
+from ablations.measurements.measurements import Measurements
+from ablations.measurements.references import BIGRAM, in_plain_words
+from ablations.measurements.sides import side_of
+from ablations.schema.cell import Cell
+from ablations.schema.grid import Metric
+
+_PAIRS = (">", "~")  # relations of two sides whose effect is their difference
+_SHORT = 5  # letters of a variant's name, such as "with" or "all"
+_SPEED = {Kind.SPEED: "a matter of speed", Kind.OPEN: "speed or quality is open"}
+
+
+def headline(measured: Measurements, verdicts: Sequence[Verdict]) -> str:
+    """``40 % leads 15 % by 0.222 nats [0.135, 0.310]; neither is better than counts of neighbours (floor)``.
+
+    It quotes the first judged claim that compares the best cell of the grid's figure, or else the first judged one. The
+    interval is the one that decides.
+
+    Args:
+        measured: The cells, and the figure whose first metric says which is best.
+        verdicts: The verdicts on the grid's claims, in its order.
+
+    Returns:
+        Nothing if no claim is judged.
+    """
+    judged = [verdict for verdict in verdicts if verdict.is_measured and effect_text(verdict)]
+    if not judged:
+        return ""
+    metric = _first_metric(measured)
+    best = _best(measured, metric)
+    chosen = next((verdict for verdict in judged if _compares(measured, verdict, metric, best)), judged[0])
+    if chosen.claim.relation not in _PAIRS:
+        found, names = finding(chosen), list(chosen.sides)
+    else:
+        names, shared = _names(measured, chosen)
+        found = _compared(chosen, names, metric) + shared
+    text = "; ".join(filter(None, [found, _limits(measured, chosen, names)]))
+    ours = ("the ", *(axis_text(path) for path in measured.grid.axes))  # names of variants stay as they are
+    return f"{text[0].upper()}{text[1:]}" if text.startswith(ours) else text
+
+
+def _first_metric(measured: Measurements) -> str:
+    """The first metric of the figure; empty without one."""
+    return measured.grid.figure.metrics[0] if measured.grid.figure else ""
+
+
+def _best(measured: Measurements, metric: str) -> Cell | None:
+    """The cell with the best mean of a metric of the grid."""
+    known: dict[str, Metric] = {one.name: one for one in measured.grid.metrics}
+    means = [(sum(values) / len(values), cell) for cell in measured.cells
+             if (values := list(measured.values(cell, metric).values()))]  # fmt: skip
+    if metric not in known or not means:
+        return None
+    choose = min if known[metric].better == "lower" else max
+    return choose(means, key=lambda pair: pair[0])[1]
+
+
+def _compares(measured: Measurements, verdict: Verdict, metric: str, best: Cell | None) -> bool:
+    is_pair = verdict.claim.relation in _PAIRS and verdict.claim.metric == metric
+    return is_pair and best is not None and best.label in [cell.label for cell in _cells(measured, verdict)]
+
+
+def _cells(measured: Measurements, verdict: Verdict) -> list[Cell]:
+    """The cell of each side; one side that is a simple method has none."""
+    return [cell for side in verdict.claim.asked for cell in side_of(measured.grid, measured.cells, side)[:1]]
+
+
+def _names(measured: Measurements, verdict: Verdict) -> tuple[list[str], str]:
+    """The sides by what differs between them, and in brackets what both have of what the grid varies."""
+    cells = _cells(measured, verdict)
+    if len(cells) < 2:
+        return list(verdict.sides), ""
+    a, b = cells[0].values, cells[1].values
+    apart = [path for path in a if path in b and not same(a[path], b[path])]
+    both = [_value(path, value, is_named=True) for path, value in a.items() if path not in apart]
+    named = verdict.direction is Direction.NEGATIVE  # the place of the side that is said first
+    names = [", ".join(_value(path, values[path], is_named=n == named) for path in apart)
+             for n, values in enumerate((a, b))]  # fmt: skip
+    return names, f" ({', '.join(both)})" if both else ""
+
+
+def _value(path: str, value: object, *, is_named: bool) -> str:
+    """A value in words; named are knobs but for shares, and variants too short to speak for themselves."""
+    text = value_text(path, value) if "." in path else str(value)
+    speaks = is_share(path) if "." in path else len(text) > _SHORT
+    return f"{axis_text(path)} {text}" if is_named and not speaks else text
+
+
+def _compared(verdict: Verdict, names: Sequence[str], metric: str) -> str:
+    a, b = names
+    by = effect_text(verdict) + (f" in {verdict.metric}" if not verdict.unit or verdict.claim.metric != metric else "")
+    if verdict.claim.relation == "~" and verdict.outcome == REPLICATES:
+        return f"{a} and {b} are equal within {verdict.margin:.3g} {verdict.unit}".strip() + f": they differ by {by}"
+    if verdict.direction is Direction.OPEN:
+        return f"{a} and {b} are not told apart: they differ by {by}"
+    ahead, behind = (a, b) if verdict.direction is Direction.POSITIVE else (b, a)
+    return f"{ahead} {_verb(verdict)} {behind} by {by}"
+
+
+def _verb(verdict: Verdict) -> str:
+    is_plain = not (verdict.reason or any(verdict.floors) or verdict.unlearned)
+    return "beats" if is_plain and not (verdict.aligned and verdict.aligned.kind in _SPEED) else "leads"
+
+
+def _limits(measured: Measurements, verdict: Verdict, names: Sequence[str]) -> str:
+    """What else has to be said of the lead, in a few words; the page's verdict says it in full."""
+    if verdict.unlearned:
+        return "its positive control has not learned (floor)"
+    marked = [(name, reason) for name, reason in zip(names, verdict.floors, strict=False) if reason]
+    if marked:
+        bar = _bar(measured, verdict, marked[0][1])
+        if len(marked) == len(names):
+            return f"{'neither' if len(names) == 2 else 'none'} is better than {bar} ({marked[0][1]})"
+        return " and ".join(f"{name} is no better than {bar} ({reason})" for name, reason in marked)
+    if verdict.direction is not Direction.OPEN and verdict.aligned and verdict.aligned.kind in _SPEED:
+        return _SPEED[verdict.aligned.kind]
+    return f"open: {verdict.reason}" if verdict.reason not in (Reason.NONE, Reason.POWER) else ""
+
+
+def _bar(measured: Measurements, verdict: Verdict, reason: Reason) -> str:
+    if constant_answer(verdict.claim.metric):
+        return "the best constant answer"
+    kept = [bar.floor for cell in _cells(measured, verdict) for bar in measured.bars(cell).values()]
+    return in_plain_words(kept[0]) if kept and reason is Reason.FLOOR else f"the {BIGRAM}"
