@@ -13,6 +13,7 @@ from typing import Annotated, Any, Self, Union, get_args
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, GetCoreSchemaHandler, Tag, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import core_schema
 
 from lightning_modules.problems import ConfigError, Problem, did_you_mean
 
@@ -64,6 +65,20 @@ class ByKind:
 
         tagged = Union[tuple(Annotated[cls, Tag(_kind(cls))] for cls in get_args(source))]  # noqa: UP007
         return handler.generate_schema(Annotated[tagged, Discriminator(chosen)])
+
+
+class AsMade:
+    """Marks a field that takes settings as they are, and reads only data: a plan's runs share their systems.
+
+    ``Annotated[System, AsMade()]``: pydantic would repeat the checks of a class for every value that holds one of it.
+    """
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        read = handler(source)
+        taken = core_schema.no_info_wrap_validator_function(
+            lambda value, check: value if isinstance(value, source) else check(value), read
+        )
+        return core_schema.json_or_python_schema(json_schema=read, python_schema=taken)
 
 
 def _kind(cls: type["Settings"]) -> str:

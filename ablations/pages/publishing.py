@@ -20,6 +20,7 @@ from ablations.planning import grids, scales
 from ablations.planning.afterwards import measured_at, tasks_at
 from ablations.planning.grids import REQUEST
 from ablations.planning.plan import Plan, plan
+from ablations.planning.recorded import may_have, systems
 from ablations.schema.grid import Grid
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.data import pins as corpora
@@ -178,13 +179,18 @@ def _planned(
 
     A new page is one of many that may show the same runs, so of one grid alone only the pages that are there count.
     """
+    recorded = systems(snapshot)
     for page in (*_plain_pages(snapshot, known), *_overridden_pages(snapshot, problems, only)):
-        if only is not None and (page.folders[0] != only or not snapshot.folder.joinpath(*page.folders).is_dir()):
+        has_page = snapshot.folder.joinpath(*page.folders).is_dir()
+        if only is not None and not (page.folders[0] == only and has_page):
             continue
         try:
-            found = plan(grids.read(page.source), page.scale, **page.overrides, records=snapshot)
+            grid = grids.read(page.source)
+            if not has_page and page.is_plain and not may_have(grid, page.scale, recorded):
+                continue
+            found = plan(grid, page.scale, **page.overrides, records=snapshot)
         except ConfigError as error:
-            if snapshot.folder.joinpath(*page.folders).is_dir():
+            if has_page:
                 problems += [Problem("/".join(page.folders), f"stays as it was: {text}") for text in error.problems]
             continue
         if _is_published(page, snapshot) or any(run.id in snapshot.found for run in found.runs):

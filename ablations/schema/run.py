@@ -4,11 +4,11 @@ Its ``id`` is a hash of everything that determines its numbers, its parents incl
 """
 
 from functools import cached_property
-from typing import Self
+from typing import Annotated, Self
 
 from ablations.schema.kinds import KINDS, KindName
 from lightning_modules import NUMERICS
-from lightning_modules.config import Settings, identity, knob, required
+from lightning_modules.config import AsMade, Settings, identity, knob, required
 from lightning_modules.probing.table import PREFIX
 from lightning_modules.probing.table import fingerprints as probes
 from lightning_modules.system import System
@@ -24,7 +24,7 @@ class Run(Settings):
     """
 
     kind: KindName = required("Kind of the run; see `kinds.KINDS`.")
-    system: System = required("The system that is pretrained, or was before.")
+    system: Annotated[System, AsMade()] = required("The system that is pretrained, or was before.")
     seed: int = required("Seed of initialisation, order, corruption and dropout.", ge=0)
     fingerprints: dict[str, str] = required("Corpus or task -> fingerprint of its text.")
     numerics: dict[str, int] = required("Package -> generation of its numerics.")

@@ -1,5 +1,6 @@
 """The shapes of a network's weights, found without allocating memory or drawing numbers."""
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -46,6 +47,7 @@ def shaping(here: Backbone, there: Backbone, vocab_size: int) -> list[str]:
     return [path for path in differing if shapes_it(path)] or differing
 
 
+@functools.lru_cache(maxsize=1024)  # the cells of a grid have few architectures
 def _shapes(model: Backbone, vocab_size: int) -> dict[str, torch.Size]:
     """The shapes of a backbone's weights, found without allocating memory."""
     with undrawn():
