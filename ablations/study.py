@@ -356,7 +356,7 @@ class Study:
 
         written: list[str] = []
         for name in grid_figures.FIGURES:
-            drawn = self._drawn(name)
+            drawn = self._drawn(name, **({"brief": True} if slide and name == "knob" else {}))
             if not isinstance(drawn, Shown):
                 path = Path(folder) / f"{self.grid.name}-{self._plan.folder_name}-{name}.{ending}"
                 written.append(str(grid_figures.save(grid_figures.for_slide(drawn) if slide else drawn, path)))

@@ -1,5 +1,6 @@
 """Each contrast at equal tokens, at equal FLOPs and at equal multiples of the crossing: points and intervals."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import matplotlib as mpl
@@ -20,6 +21,12 @@ _ALIGNMENTS = {  # field of a contrast -> its colour, its mark, its name
 }
 _MOST = 12  # rows; of more those that differ most
 _STEP = 0.23  # from mark to mark, in rows
+_SAID = {  # of one pair, and of more
+    Kind.QUALITY: ("differs in quality", "differ in quality"),
+    Kind.SPEED: ("differs in speed alone", "differ in speed alone"),
+    Kind.OPEN: ("is open", "are open"),
+    Kind.NONE: ("is not aligned", "are not aligned"),
+}
 _WORDS = {Kind.OPEN: "open", Kind.NONE: "not aligned"}
 
 
@@ -55,8 +62,17 @@ def alignments(contrasts: Sequence[Contrast], subtitle: str = "") -> Figure | No
         key.legend(
             handles=marks, loc="center left", ncols=4, fontsize=9, borderaxespad=0, handlelength=1.2, columnspacing=1.2
         )
-        titles(figure, "Faster, or better?", subtitle)
+        titles(figure, "Faster, or better?", subtitle, answer(contrasts))
     return figure
+
+
+def answer(contrasts: Sequence[Contrast]) -> str:
+    """``Of 5 pairs 1 differs in quality, 1 is open, 3 are not aligned``; empty without a pair."""
+    counts = Counter(one.kind for one in contrasts if one.is_pair)
+    if counts.total() == 1:
+        return f"The pair {_SAID[next(iter(counts))][0]}"
+    parts = [f"{counts[kind]} {many if counts[kind] > 1 else one}" for kind, (one, many) in _SAID.items() if counts[kind]]
+    return f"Of {counts.total()} pairs {', '.join(parts)}" if parts else ""
 
 
 def _place(one: Contrast) -> tuple[bool, float]:

@@ -23,7 +23,7 @@ from ablations.claims.outcomes import (
     Reason,
 )
 from ablations.claims.scoreboard import MIXED, NO_GRID, NOT_RUN, OPEN, OTHERWISE, Answer, Entry, states
-from ablations.figures.style import FAINT, INK, PAPER, STYLE, blank, keyed, shown, titles
+from ablations.figures.style import FAINT, INK, PAPER, SMALL, STYLE, blank, keyed, shown, titles
 from ablations.measurements.trunks import WORD as CONTINUED
 
 COLOURS = {
@@ -79,8 +79,18 @@ def board(entries: Sequence[Entry], scale: str) -> Figure | None:
         axes.grid(axis="y", visible=False)
         patches = [Patch(color=COLOURS[name], label=name) for name in found]
         key.legend(handles=patches, loc="center left", ncols=4, fontsize=9, handlelength=1.0, borderaxespad=0)
-        titles(figure, "Which published claims hold?", _of_all(entries, rows, scale))
+        titles(figure, "Which published claims hold?", _of_all(entries, rows, scale), board_answer(entries, scale))
     return figure
+
+
+def board_answer(entries: Sequence[Entry], scale: str) -> str:
+    """``Of 90 measured claims 12 replicate and 3 contradict``; empty without any."""
+    counts = Counter[str]()
+    for _, of_paper in states(entries, scale):
+        counts.update(of_paper)
+    measured = counts.total() - counts[NOT_RUN] - counts[NO_GRID]
+    found = f"{counts[REPLICATES]} replicate and {counts[CONTRADICTS]} contradict"
+    return f"Of {measured} measured claims {found}" if measured else ""
 
 
 def _gathered(rows: list[tuple[str, dict[str, int]]]) -> list[tuple[str, dict[str, int]]]:
@@ -189,10 +199,12 @@ def _panel(axes: Axes, unit: str, answers: Sequence[Answer]) -> None:
         if not np.isnan(printed[y]):
             axes.plot(np.clip(printed[y], -limit, limit), y, "D", mfc="none", mec=PAPER, ms=5, zorder=4)
     metrics = {answer.metric for answer in answers}
-    axes.set_yticks(range(len(answers)), _names(answers), fontsize=7.5, linespacing=0.95)
+    axes.set_yticks(range(len(answers)), _names(answers), fontsize=SMALL, linespacing=0.95)
     axes.set_ylim(len(answers) - 0.4, -0.6)
-    axes.set_xlim(-1.04 * limit, 1.04 * limit)
-    axes.xaxis.set_major_locator(MaxNLocator(7, symmetric=True))
+    shown_ends = np.concatenate([low, high, middle, margin, -margin, printed, [0.0]])
+    left, right = float(np.nanmin(shown_ends)), float(np.nanmax(shown_ends))  # no room for a side that is empty
+    axes.set_xlim(max(1.04 * left, -limit) - 0.04 * limit, min(1.04 * right, limit) + 0.04 * limit)
+    axes.xaxis.set_major_locator(MaxNLocator(7))
     axes.grid(axis="y", visible=False)
     metric = shown(next(iter(metrics)), 40)
     what = name if len(metrics) > 1 else metric if name in metric else f"{metric} ({name})"

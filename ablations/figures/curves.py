@@ -178,8 +178,8 @@ def _differences(
     low, high = min(float(x[0]) for x, _ in curves.values()), max(float(x[-1]) for x, _ in curves.values())
     axes.set_xlim(low / 1.06, high * 1.04)
     _ticks(axes, low, high)
-    of = f", {shown(baseline, 30)}" if baseline else ""
-    axes.set_ylabel(f"minus that of the baseline{of} (nats)")
+    of = f"\n{shown(baseline, 36)}" if baseline else ""
+    axes.set_ylabel(f"minus that of the baseline (nats){of}")
     axes.yaxis.set_major_locator(MaxNLocator(6))
     axes.set_ylim(axes.get_ylim())
     for place in out:
@@ -247,13 +247,13 @@ def name_ends(axes: Axes, ends: Sequence[tuple[float, float, Any, str]], heading
     order = sorted((end for end in ends if bottom <= end[1] <= top), key=lambda end: end[1])
     if not order:
         return
-    gap = min(0.052, 0.9 / len(order))
+    gap = min(0.058, 0.9 / len(order))
     heights = spread([(end[1] - bottom) / (top - bottom) for end in order], gap)
     beside: dict[str, Any] = {
         "textcoords": "axes fraction",
         "va": "center",
         "ha": "left",
-        "fontsize": 9 if gap > 0.05 else SMALL,
+        "fontsize": SMALL,
     }
     for (x, y, colour, name), height in zip(order, heights, strict=True):
         leader = {"arrowstyle": "-", "color": colour, "lw": 0.8, "shrinkA": 1, "shrinkB": 1, "relpos": (0.0, 0.5)}

@@ -40,14 +40,16 @@ from ablations.schema.grid import Grid
 
 _ASIDE = 0.04  # of the points of single runs from their name, beside the bar of their mean
 _LEGEND = 100  # letters beside each other in a legend
-_MARGIN = 16  # letters beside a panel
+_MARGIN = 20  # letters beside a panel
+_HEIGHT = 30  # letters along a panel
+_ACROSS = 92  # letters of the title of a strip, over all columns
 _IN_A_ROW = 2  # panels
 _HIGH, _LOW, _ROOM = 2.9, 0.85, 1.4  # inches: a panel, a strip of published values, titles and a legend
 _FEWEST = 3  # seeds of an interval; that of two is twelve times as wide as their distance
 _MARKS = "DsovP^"  # of means over names, so that no series rests on its colour alone
 
 
-def knob(measured: Measurements, subtitle: str = "", answer: str = "") -> Figure | None:
+def knob(measured: Measurements, subtitle: str = "", answer: str = "", *, brief: bool = False) -> Figure | None:
     """The grid's metrics over its knob: seeds as points, means joined, 95 % intervals shaded.
 
     Each metric has a panel, with the scores of simple methods as horizontal lines. Each combination of the other axes
@@ -59,6 +61,7 @@ def knob(measured: Measurements, subtitle: str = "", answer: str = "") -> Figure
         measured: The measurements; their grid's question is the title.
         subtitle: A line at the bottom.
         answer: The title instead of the question, which then stands above it.
+        brief: For a slide: the first two metrics, without published values.
 
     Returns:
         None if no run has finished.
@@ -68,14 +71,14 @@ def knob(measured: Measurements, subtitle: str = "", answer: str = "") -> Figure
         return None
     path, metrics = grid.figure.x, grid.figure.metrics
     plotted = [cell for cell in measured.cells if path in cell.values and _may_have(cell, measured, metrics)]
-    metrics = [m for m in metrics if any(measured.of(cell, m) for cell in plotted)]
+    metrics = [m for m in metrics if any(measured.of(cell, m) for cell in plotted)][: _IN_A_ROW if brief else None]
     if not metrics:
         return None
     values = [cell.values[path] for cell in plotted]
     axis = KnobAxis(path, values, grid.axes.get(path, ()), linear=grid.figure.linear)
     stands_for = {axis.at(cell.values[path]): cell.printed[path] for cell in plotted if _stands_in(cell, path)}
     known = {k: v for k, v in stands_for.items() if k is not None}
-    published = _published_curves(grid, plotted, axis)
+    published = [] if brief else _published_curves(grid, plotted, axis)
     columns = min(len(metrics), _IN_A_ROW)
     rows, strips = -(-len(metrics) // columns), -(-len(published) // columns)
     with mpl.rc_context(STYLE):
@@ -85,7 +88,8 @@ def knob(measured: Measurements, subtitle: str = "", answer: str = "") -> Figure
         for panel, metric in zip(panels, metrics, strict=True):
             _measured(panel, measured, plotted, axis, metric)
             axis.format(panel, panels=columns, stands_for=known)
-        _legend(panels[0], columns=3 if columns == 1 else 2)
+        if not axis.is_numeric:  # lines have their names at their ends
+            _legend(panels[0], columns=3 if columns == 1 else 2)
         for place, (metric, series) in enumerate(published):
             row, column = divmod(place, columns)
             above = panels[min(len(panels) - 1, (rows - 1) * columns + column)]
@@ -114,7 +118,7 @@ def _legend(panel: Axes, columns: int) -> None:
         fitting = int(_LEGEND / (max(map(len, names)) + 7))  # a line's sample and the space around it: 7 letters
         columns = max(1, min(columns, fitting))
         panel.legend(
-            lines, names, loc="lower left", bbox_to_anchor=(0, 1.05), ncols=columns, borderaxespad=0.2, fontsize=9
+            lines, names, loc="lower left", bbox_to_anchor=(0, 1.08), ncols=columns, borderaxespad=0.2, fontsize=9
         )
 
 
@@ -170,15 +174,15 @@ def _measured(axes: Axes, measured: Measurements, cells: Sequence[Cell], axis: K
         _pairs(axes, names if not axis.is_numeric else None, lines, hues)
     for order, place in enumerate(drawn):
         mark = _MARKS[order] if len(drawn) > 1 else _MARKS[0]
-        label = texts[place] if not axis.is_numeric else ""
         beyond = [at for line, at in out if line == order]
-        _line(axes, lines[place], axis, beyond, colour=hues[place], label=label, mark=mark)
+        _line(axes, lines[place], axis, beyond, colour=hues[place], label=texts[place], mark=mark)
     axes.set_ylim(_limits([point for order, place in enumerate(drawn) for at, (_, point) in enumerate(lines[place])
                            if (order, at) not in out]))  # fmt: skip
     _notes_above(axes, measured, cells, axis)
     named = {known.name: known for known in measured.grid.metrics}.get(metric)
     label = (named.label or named.name) if named else metric
-    axes.set_ylabel(shown(label) + (f"\n{named.better} is better" if named else ""))
+    wrapped = textwrap.fill(shown(label), _HEIGHT)
+    axes.set_ylabel(wrapped + (f"\n{named.better} is better" if named else ""), fontsize=9)
     placed = [(axis.at(cell.values[axis.path]), cell) for cell in cells]
     beside = levels.draw(axes, measured, placed, metric, axis.is_numeric)
     axes.yaxis.set_major_locator(MaxNLocator(6))
@@ -191,7 +195,7 @@ def _measured(axes: Axes, measured: Measurements, cells: Sequence[Cell], axis: K
             x, values = lines[place][-1]
             y = float(np.clip(np.mean(list(values.values())), bottom, top))
             beside.append(Named(y, textwrap.fill(texts[place], _MARGIN), hues[place], (x, y)))
-    name_beside(axes, beside, _HIGH * 0.8)
+    name_beside(axes, beside, _HIGH * 0.62)
 
 
 _Points = list[tuple[float, dict[int, float]]]  # position on the knob's axis, the metric by seed
@@ -272,7 +276,7 @@ def _line(
     half = np.array([(interval.half or 0.0) if interval.n >= _FEWEST else 0.0 for interval in intervals])
     x, kept = np.array([p for p, _ in points]), np.array([place not in out for place in range(len(points))])
     if axis.is_numeric:
-        axes.plot(x, means, "-", color=colour, lw=2.4, zorder=4)
+        axes.plot(x, means, "-", color=colour, lw=2.4, label=label, zorder=4)
         if half.any():
             axes.fill_between(x, means - half, means + half, color=colour, alpha=0.13, lw=0)
         return
@@ -369,7 +373,7 @@ def _printed(axes: Axes, axis: KnobAxis, metric: str, series: _Series, columns: 
     papers = ", ".join(dict.fromkeys(row.paper for _, points in series.values() for *_, row in points))
     what = shown(f"{metric}{f' ({row.unit})' if row.unit else ''}", 24)
     told = f"published, {shown(papers, 60 // columns - 16)}: {what}, {row.better} is better"
-    axes.set_title(told, fontsize=SMALL, color=PAPER)
+    axes.set_title(textwrap.fill(told, _ACROSS // columns), fontsize=SMALL, color=PAPER)
     axes.margins(y=0.2)
     axes.yaxis.set_major_locator(MaxNLocator(3))
     axes.tick_params(labelsize=SMALL, labelbottom=False)

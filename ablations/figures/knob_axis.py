@@ -66,7 +66,7 @@ class KnobAxis:
             axes.xaxis.set_minor_locator(NullLocator())
         places = self.values if self.is_numeric else list(range(len(self.values)))
         kept = places[:: max(1, -(-len(places) * panels // _MOST))] if self.is_numeric else places
-        texts = [shown(value_text(self.path, self.values[places.index(place)]), 24) for place in kept]
+        texts = [shown(value_text(self.path, self.values[places.index(place)]), 34) for place in kept]
         has_unit = self.is_numeric and is_share(self.path)  # once below the axis, not at every tick
         texts = [text.removesuffix(" %") for text in texts] if has_unit else texts
         known = {place: shown(value_text(self.path, value), 18) for place, value in stands_for.items()}

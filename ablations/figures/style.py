@@ -23,6 +23,7 @@ from matplotlib.font_manager import findfont, get_font
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
+from matplotlib.transforms import ScaledTranslation
 
 from ablations.core.formatting import printable
 from ablations.core.store import write
@@ -139,8 +140,9 @@ def titles(figure: Figure, question: str, subtitle: str, answer: str = "") -> No
     if answer:
         above = textwrap.wrap(shown(question, 200), round(_ROW * _TITLE / _QUESTION))
         lines = [" "] * len(above) + lines  # room for the question
-        top = 1 - 0.06 / figure.get_figheight()
-        figure.text(0.012, top, "\n".join(above), ha="left", va="top", fontsize=_QUESTION, color=INK)
+        below = figure.transFigure + ScaledTranslation(0, -0.06, figure.dpi_scale_trans)  # the edge, as the title is
+        look: dict[str, Any] = {"fontsize": _QUESTION, "color": INK, "transform": below}
+        figure.text(0.012, 1, "\n".join(above), ha="left", va="top", **look)
     size = _TITLE if answer else _TITLE + 1
     figure.suptitle("\n".join(lines), x=0.012, ha="left", fontsize=size, fontweight="bold")
     if subtitle:

@@ -189,7 +189,8 @@ def _page(
     for name, title in _SECTIONS.items():
         if name in sheets:
             is_drawn = name == "alignment" and (folder / f"{name}.svg").exists()
-            picture = [f"![{alignments.CAPTION}]({name}.svg)"] * is_drawn
+            found = alignments.answer(alignment_table.contrasts(verdicts))
+            picture = [f"![{found}. {alignments.CAPTION}]({name}.svg)"] * is_drawn
             parts += [f"## {title}", *picture, markdown(sheets[name]).rstrip("\n")]
             parts += [*_computed(measured), _links(name), *pictures[1:]] if name == "table" else [_links(name)]
         elif name == "alignment" and (text := alignment_table.part(measured, verdicts)):

@@ -166,7 +166,7 @@ def write(snapshot: Snapshot) -> dict[str, Path]:
     reading, numbers, trace = sheets(entries)
     written = {path.name: path for path in tables.write(results_dir, "claims", (reading, numbers, trace)).values()}
     levels = scales(entries)
-    head = "# Which published claims hold?\n\n" + "\n".join(_summaries(entries, levels, snapshot)) + _images(levels)
+    head = "# Which published claims hold?\n\n" + "\n".join(_summaries(entries, levels, snapshot)) + _images(entries, levels)
     page = written["claims.md"]
     tables.store.write(page, (head + files.read_text(page, within=results_dir)).encode())
     for scale in levels:
@@ -213,7 +213,11 @@ def _whole_cost(snapshot: Snapshot) -> str:
     )
 
 
-def _images(levels: Sequence[str]) -> str:
-    drawn = [(text, f"claims_{name}_{scale}.svg") for scale in levels for name, text in claims.ABOUT.items()]
+def _images(entries: Sequence[scoreboard.Entry], levels: Sequence[str]) -> str:
+    drawn = [
+        (f"{said}. {text}" if name == "board" and (said := claims.board_answer(entries, scale)) else text,
+         f"claims_{name}_{scale}.svg")
+        for scale in levels for name, text in claims.ABOUT.items()
+    ]  # fmt: skip
     lines = [f"![{text}]({quote(file)})\n" for text, file in drawn]
     return "\n" + "\n".join(lines) + "\n## Claim by claim\n\n"

@@ -19,7 +19,8 @@ def test_curves_have_seeds_means_names_and_baselines():
     assert sum(line.get_linewidth() == 2.2 for line in axes.lines) == 5
     assert axes.get_xscale() == "log"
     (named,) = references("heldout.loss")  # as tables call it
-    assert {"5 %", "15 %", "80 %", "masking rate", named, "unigram baseline"} <= set(texts(figure))
+    assert {"5 %", "15 %", "40 %", "masking rate", named, "unigram baseline"} <= set(texts(figure))
+    assert any(text.startswith("80 %: 0.") and text.endswith("off the axis") for text in texts(figure))
     thick = next(line for line in axes.lines if line.get_linewidth() == 2.2)
     ends = [records[run.id].curve["heldout.loss"][-1] for run in cells[0].runs]
     assert thick.get_ydata()[-1] == pytest.approx(np.mean(ends))

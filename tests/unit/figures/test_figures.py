@@ -1,20 +1,24 @@
 import xml.etree.ElementTree as ElementTree
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.collections import LineCollection
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import FillBetweenPolyCollection, LineCollection
+from matplotlib.colors import to_rgb
 from matplotlib.text import Text
+from matplotlib.transforms import Bbox
 
 from ablations.figures import grid_figures
-from ablations.figures.style import colours, shown, spread
+from ablations.figures.style import SERIES, colours, few, legible, off_axis, shown, spread
 from ablations.measurements.measurements import Measurements
 from tests.unit.core.test_formatting import HOSTILE
 from tests.unit.synthetic import (
     LAYERS,
     RATE,
+    Kept,
     losses,
     make_cell,
     make_depths,
@@ -46,16 +50,23 @@ def test_the_knob_figure_has_every_seed_the_means_and_the_published_values_apart
     figure = grid_figures.knob(Measurements(grid, cells, records))
     measured, *published = figure.axes
     seeds = sorted(y for line in measured.lines if line.get_marker() == "o" for y in line.get_ydata())
-    assert seeds == pytest.approx(sorted(record.metrics["heldout.loss"] for record in records.values()))
+    inside = [run.id for cell in cells if cell.values[RATE] != 0.8 for run in cell.runs]
+    assert seeds == pytest.approx(sorted(records[id].metrics["heldout.loss"] for id in inside))
+    (arrow,) = [line for line in measured.lines if line.get_marker() == "^"]
+    assert arrow.get_xdata()[0] == 0.8, "80 % is far behind the others and has an arrow"
+    assert f"{np.mean([records[run.id].metrics['heldout.loss'] for run in cells[4].runs]):.3g}, off the axis" in texts(
+        figure
+    )
+    assert measured.get_ylim()[1] < 5.3
     mean = mean_line(measured)
     assert list(mean.get_xdata()) == [0.05, 0.15, 0.3, 0.4, 0.8]
     assert mean.get_ydata()[1] == pytest.approx(
         np.mean([records[run.id].metrics["heldout.loss"] for run in cells[1].runs])
     )
-    assert [axes.get_title(loc="left") for axes in published] == ["MNLI (%)", "QNLI (%)", "SST-2 (%)"]
+    names = [axes.get_title(loc="left") for axes in published]
+    assert names == [f"published, Mask15: {name} (%), higher is better" for name in ("MNLI", "QNLI", "SST-2")]
     assert list(published[0].lines[0].get_ydata()) == [84.2, 84.1, 84.2, 84.5, 84.1, 83.2, 82.3, 80.8]
     assert all(axes.get_xlim() == measured.get_xlim() for axes in published)
-    assert "published:\nMask15" in texts(figure)
     assert "held-out loss (nats)\nlower is better" in texts(figure)
     assert "baseline" in texts(figure)
 
@@ -76,12 +87,18 @@ def test_nothing_finished_is_no_figure():
     assert grid_figures.knob(Measurements(make_grid(figure=None), cells, records)) is None
 
 
-def test_one_seed_is_drawn_without_a_band():
-    grid, cells, records = make_study(seeds=1)
-    band = grid_figures.knob(Measurements(grid, cells, records)).axes[0].collections[0]
-    assert np.ptp(band.get_paths()[0].vertices[:, 1]) == pytest.approx(
-        np.ptp([record.metrics["heldout.loss"] for record in records.values()])
-    )
+@pytest.mark.parametrize(("seeds", "bands"), [(1, 0), (2, 0), (3, 1)])
+def test_one_or_two_seeds_are_drawn_without_a_band(seeds, bands):
+    grid, cells, records = make_study(seeds=seeds)
+    axes = grid_figures.knob(Measurements(grid, cells, records)).axes[0]
+    assert sum(isinstance(found, FillBetweenPolyCollection) for found in axes.collections) == bands
+
+
+@pytest.mark.parametrize(("seeds", "bars"), [(2, 0), (3, 1)])
+def test_over_names_one_or_two_seeds_have_no_bar(seeds, bars):
+    grid, cells, records = make_objectives(seeds=seeds)
+    pairs = grid_figures.knob(Measurements(grid, cells, records)).axes[0]
+    assert len(pairs.containers) == bars
 
 
 @pytest.mark.parametrize(
@@ -104,7 +121,8 @@ def test_further_axes_become_lines_with_names():
     cells = [make_cell({RATE: rate, LAYERS: n}, 2) for rate in (0.15, 0.4, 0.8) for n in (2, 4)]
     records = {k: v for i, cell in enumerate(cells) for k, v in losses(cell, [4.0 + i, 4.1 + i]).items()}
     figure = grid_figures.knob(Measurements(make_grid(axes={RATE: [0.15], LAYERS: [2]}, published=[]), cells, records))
-    assert legend(figure) == ["number of layers 2", "number of layers 4"]
+    assert {"number of layers 2", "number of layers 4"} <= set(texts(figure)), "at the ends of the lines"
+    assert figure.axes[0].get_legend() is None
 
 
 @pytest.mark.slow
@@ -162,8 +180,123 @@ def test_labels_keep_their_order_and_their_distance(heights, gap):
 
 def test_ordered_knobs_have_ordered_colours():
     ranks = [sum(colour[:3]) for colour in colours([0.8, 0.05, 0.4])]
-    assert ranks[0] > ranks[2] > ranks[1]
-    assert len(set(colours(["a", "b", "c"]))) == 3
+    assert ranks[0] < ranks[2] < ranks[1], "darker with the number"
+    assert len(set(colours([*"abcdef"]))) == 6
+
+
+_VIEWS = {  # from linear RGB to what is seen without long or middle cones (Machado et al. 2009), and in grey
+    "full": np.eye(3),
+    "protanopia": np.array([[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]]),
+    "deuteranopia": np.array([[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]]),
+    "grey": np.tile([0.2126, 0.7152, 0.0722], (3, 1)),
+}
+
+
+def seen(colour, view):
+    """A colour in Lab as it is seen."""
+    parts = np.array(to_rgb(colour))
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    x, y, z = np.cbrt(to_xyz @ np.clip(_VIEWS[view] @ linear, 0, 1) / [0.9505, 1, 1.089])
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("values", [[*"abcdef"], [1, 2, 3, 4, 5, 6]], ids=["names", "numbers"])
+@pytest.mark.parametrize("view", _VIEWS)
+def test_six_colours_are_told_apart_by_everyone_and_in_print(values, view):
+    pairs = combinations([seen(colour, view) for colour in colours(values)], 2)
+    assert min(np.linalg.norm(a - b) for a, b in pairs) > (8 if view == "grey" or values[0] == 1 else 25)
+
+
+def test_coloured_text_stands_out_from_white():
+    for colour in (*SERIES, "#a9d8f5"):
+        parts = np.array(legible(colour))
+        luminance = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ [
+            0.2126,
+            0.7152,
+            0.0722,
+        ]
+        assert 1.05 / (luminance + 0.05) >= 4.5
+
+
+@pytest.mark.parametrize(
+    ("means", "out"),
+    [([6.0, 4.6, 4.2, 4.0, 4.1], [0]), ([5.0, 4.6, 4.2, 4.0], []), ([9.0, 4.0, 4.1], []), ([1, 1, 1, 1], []),
+     ([-9, 4.0, 4.1, 4.2, 4.3, 9.0], [0, 5])],
+)  # fmt: skip
+def test_what_would_triple_an_axis_is_off_it(means, out):
+    assert off_axis(means) == out
+
+
+def test_noise_of_the_others_keeps_a_cell_on_the_axis():
+    assert off_axis([6.0, 4.6, 4.2, 4.0, 4.1], [0, 1.0, 0, 0, 0]) == []
+
+
+def test_six_series_of_many_have_the_baseline_and_the_ends():
+    values = [3.0, 9.0, 1.0, 5.0, 4.0, 8.0, 2.0, 7.0]
+    chosen = few(values, [4])
+    assert len(chosen) == 6
+    assert {1, 2, 4} <= set(chosen)
+    assert few(values[:6]) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("study", [make_study, make_objectives, make_depths])
+@pytest.mark.parametrize("draw", [grid_figures.knob, grid_figures.curves])
+@pytest.mark.parametrize("slide", [False, True])
+def test_no_text_is_small_or_lies_over_another(study, draw, slide, monkeypatch):
+    figure = draw(Measurements(*study()), "the small print", "40 % leads 15 % by 0.2 nats [0.1, 0.3] " * 3)
+    if figure is None:
+        pytest.skip("no curve is asked for")
+    if slide:
+        grid_figures.for_slide(figure)
+    found = drawn(figure, monkeypatch)
+    assert min(text.get_fontsize() for text in found) >= (12 if slide else 8)
+    boxes = [(text.get_text().strip(), *_box(text)) for text in found]
+    over = [(a, b) for (a, one), (b, other) in combinations(boxes, 2) if _share(one, other) > 0.04]
+    assert not over
+
+
+def drawn(figure, monkeypatch):
+    """The texts that a figure draws; ticks out of sight are none."""
+    found, draw = [], Text.draw
+    FigureCanvasAgg(figure).draw()  # lays it out
+    with monkeypatch.context() as patch:
+        patch.setattr(Text, "draw", lambda self, renderer: (found.append(self), draw(self, renderer)))
+        figure.canvas.draw()
+    return [text for text in dict.fromkeys(found) if text.get_text().strip() and text.get_visible()]
+
+
+def _box(text):
+    """The room of a text, without its empty first lines."""
+    lines, box = text.get_text().split("\n"), text.get_window_extent()
+    empty = sum(not line.strip() for line in lines) / len(lines)
+    yield Bbox.from_extents(box.x0, box.y0, box.x1, box.y1 - empty * box.height)
+
+
+def _share(one, other):
+    """How much of the smaller box lies in the other."""
+    both = Bbox.intersection(one, other)
+    return both.width * both.height / min(one.width * one.height, other.width * other.height) if both else 0.0
+
+
+def test_a_held_out_loss_is_shown_against_what_counting_reaches(tmp_path):
+    grid, cells, records = make_study()
+    measured = Measurements(grid, cells, Kept(records, tmp_path, cells, 4.4))
+    for draw in (grid_figures.knob, grid_figures.curves):
+        named = {text.replace("\n", " ") for text in texts(draw(measured))}
+        assert "counts of neighbours" in named
+        assert "bigram baseline" not in named
+    level = [line for line in grid_figures.knob(measured).axes[0].lines if list(line.get_ydata()) == [4.4, 4.4]]
+    assert len(level) == 1
+
+
+def test_an_answer_is_the_title_and_the_question_stands_above_it():
+    grid, cells, records = make_study()
+    figure = grid_figures.draw("knob", Measurements(grid, cells, records), "", "40 % leads")
+    assert figure.get_suptitle().strip() == "40 % leads"
+    assert grid.question in texts(figure)
+    assert grid_figures.caption("knob", "40 % leads").startswith("40 % leads. ")
+    assert grid_figures.knob(Measurements(grid, cells, records)).get_suptitle() == grid.question
 
 
 # --- several metrics, names, several published lines
@@ -230,8 +363,10 @@ def test_two_metrics_are_two_panels_over_the_same_names():
     beside = [note.xy[0] for axes in (pairs, rte) for note in axes.texts if note.get_ha() == "left"]
     assert len(beside) >= 2
     assert min(beside) > 1, "names of simple methods stand outside the panel, over no point"
-    assert [axes.get_title(loc="left") for axes in published] == ["SOP acc (%)", "MNLI-m (%)"]
-    assert all(text.get_text() for axes in published for text in axes.get_xticklabels()), "short names are shown"
+    assert [axes.get_title(loc="left").partition(": ")[2] for axes in published] == [
+        "SOP acc (%), higher is better", "MNLI-m (%), higher is better"
+    ]  # fmt: skip
+    assert [axes.get_xlim() for axes in published] == [pairs.get_xlim(), rte.get_xlim()]
     assert list(published[0].lines[0].get_xdata()) == [1, 2, 3]
     assert list(published[0].lines[0].get_ydata()) == [53.3, 52.0, 86.5]
     assert list(published[1].lines[0].get_ydata()) == [83.9, 84.4]
@@ -248,15 +383,13 @@ def make_mixtures():
     return grid, cells, {k: v for cell in cells for k, v in losses(cell, [4.0, 4.1]).items()}
 
 
-def test_long_names_are_broken_and_left_out_below_others():
+def test_long_names_are_broken_and_stand_once_for_all_panels():
     measured, *small = grid_figures.knob(Measurements(*make_mixtures())).axes
     assert [text.get_text() for text in measured.get_xticklabels()][:2] == [
         "MASK80\nSAME10\nRND10", "MASK100\nSAME0\nRND0"
     ]  # fmt: skip
     assert len(small) == 3
-    for axes in small:
-        assert {text.get_text() for text in axes.get_xticklabels()} == {""}
-        assert axes.get_xlabel() == "in the same order"
+    assert all(axes.get_xlim() == measured.get_xlim() for axes in small), "the names above are theirs too"
 
 
 def test_published_values_that_name_no_line_have_the_colour_of_none():
@@ -320,7 +453,7 @@ def test_published_lines_have_the_colours_of_ours_at_their_stand_ins():
     assert baseline.xy[0] == 2
 
 
-def test_a_small_panel_names_the_published_sizes_and_not_their_stand_ins():
+def test_ticks_name_the_published_sizes_that_cells_stand_for():
     size, pairs = "size", {"1 x 32": "117M", "1 x 64": "345M"}
     source = {"file": "gpt2", "table": "T3 zero-shot", "match": {"variant": size}, "metrics": ["LAMBADA"]}
     figure = {"x": size, "y": "heldout.loss"}
@@ -330,7 +463,7 @@ def test_a_small_panel_names_the_published_sizes_and_not_their_stand_ins():
     records = {k: v for cell in cells for k, v in losses(cell, [4.0, 4.1]).items()}
     measured, small = grid_figures.knob(Measurements(grid, cells, records)).axes
     assert [text.get_text() for text in measured.get_xticklabels()] == ["1 x 32\nfor 117M", "1 x 64\nfor 345M"]
-    assert [text.get_text() for text in small.get_xticklabels()] == ["117M", "345M"]
+    assert small.get_xlim() == measured.get_xlim()
 
 
 def test_ticks_that_would_lie_over_each_other_have_no_label():

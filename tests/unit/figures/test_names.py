@@ -5,7 +5,7 @@ import pytest
 
 from ablations.figures import grid_figures
 from ablations.measurements.measurements import Measurements
-from tests.unit.synthetic import LAYERS, losses, make_cell, make_grid
+from tests.unit.synthetic import LAYERS, losses, make_cell, make_grid, make_record
 
 POSITIONS = "model.positions"
 
@@ -22,23 +22,37 @@ def test_names_stand_evenly_and_numbers_to_scale():
 
 
 @pytest.mark.parametrize("depths", [[1], [1, 2]], ids=["one line", "two lines"])
-def test_over_names_the_runs_of_a_seed_are_joined(depths):
-    """Verdicts compare runs seed by seed: across the lines at each name, or across the names of one line."""
+@pytest.mark.parametrize("kind", ["finetune", "pretrain"])
+def test_over_names_the_runs_of_a_seed_are_joined_where_verdicts_pair_them(depths, kind):
+    """Fine-tunings are compared seed by seed: across the lines at each name, or across the names of one line."""
     names, seeds = ("learned", "none"), 3
-    cells = [make_cell({POSITIONS: name, LAYERS: depth}, seeds) for depth in depths for name in names]
-    values = {id(cell): [4.0 + 0.3 * i + seed * (1 + i) for seed in range(seeds)] for i, cell in enumerate(cells)}
-    records = {k: v for cell in cells for k, v in losses(cell, values[id(cell)]).items()}
+    cells = [make_cell({POSITIONS: name, LAYERS: depth}, seeds, task="rte") for depth in depths for name in names]
+    values = {
+        id(cell): [0.4 + 0.03 * i + 0.1 * seed * (1 + i) for seed in range(seeds)] for i, cell in enumerate(cells)
+    }
+    metric = {"finetune": "rte.accuracy", "pretrain": "heldout.loss"}[kind]
+    records = {}
+    for cell in cells:
+        runs = cell.finetunings if kind == "finetune" else cell.runs
+        for run, value in zip(runs, values[id(cell)], strict=True):
+            records[run.id] = make_record(run, value, kind=kind, metrics={metric: value}, curve={})
     grid = make_grid(
         axes={POSITIONS: names, LAYERS: depths},
         baseline={},
         published=[],
-        figure={"x": POSITIONS, "y": "heldout.loss"},
+        tasks=["rte"],
+        metrics=[{"name": metric, "better": "higher"}],
+        claims=[],
+        figure={"x": POSITIONS, "y": metric},
     )
     axes = grid_figures.knob(Measurements(grid, cells, records)).axes[0]
     joined = sorted(tuple(line.get_ydata()) for line in axes.lines if line.get_linewidth() == 0.8)
     apart = [cells] if len(depths) == 1 else [[cells[0], cells[2]], [cells[1], cells[3]]]
     expected = [tuple(values[id(cell)][seed] for cell in group) for group in apart for seed in range(seeds)]
-    assert np.allclose(joined, sorted(expected))
+    if kind == "finetune":
+        assert np.allclose(joined, sorted(expected))
+    else:
+        assert not joined
 
 
 def test_names_that_are_numbers_stand_in_their_order_and_other_names_as_the_grid_lists_them():
