@@ -5,12 +5,11 @@ from collections.abc import Sequence
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ablations.claims.alignment import Contrast, Kind
 from ablations.core.statistics import Interval
-from ablations.figures.style import FAINT, INK, OKABE_ITO, STYLE, blank, keyed, shown, titles
+from ablations.figures.style import FAINT, INK, OKABE_ITO, STYLE, Drawing, blank, keyed, shown, titles
 
 CAPTION = "Each pair of cells at equal tokens, at equal FLOPs, and at equal multiples of the crossing."
 MARKS = "bars: 95 % intervals over runs; hollow: a sixth earlier"
@@ -30,7 +29,7 @@ _SAID = {  # of one pair, and of more
 _WORDS = {Kind.OPEN: "open", Kind.NONE: "not aligned"}
 
 
-def alignments(contrasts: Sequence[Contrast], subtitle: str = "") -> Figure | None:
+def alignments(contrasts: Sequence[Contrast], subtitle: str = "") -> Drawing | None:
     """A row for each pair of cells, with a mark for each alignment; to the right the first of the pair is better.
 
     Args:
@@ -71,7 +70,9 @@ def answer(contrasts: Sequence[Contrast]) -> str:
     counts = Counter(one.kind for one in contrasts if one.is_pair)
     if counts.total() == 1:
         return f"The pair {_SAID[next(iter(counts))][0]}"
-    parts = [f"{counts[kind]} {many if counts[kind] > 1 else one}" for kind, (one, many) in _SAID.items() if counts[kind]]
+    parts = [
+        f"{counts[kind]} {many if counts[kind] > 1 else one}" for kind, (one, many) in _SAID.items() if counts[kind]
+    ]
     return f"Of {counts.total()} pairs {', '.join(parts)}" if parts else ""
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from ablations.core.formatting import axis_text, cell_text, quantity, value_text
@@ -17,6 +16,7 @@ from ablations.figures.style import (
     SERIES,
     SMALL,
     STYLE,
+    Drawing,
     blank,
     colours,
     draw_level,
@@ -45,7 +45,7 @@ _Curve = tuple[np.ndarray, np.ndarray]  # training tokens and held-out losses, i
 _Look = tuple[Any, Any]  # colour and dashes
 
 
-def curves(measured: Measurements, subtitle: str = "", answer: str = "", metric: str = "") -> Figure | None:
+def curves(measured: Measurements, subtitle: str = "", answer: str = "", metric: str = "") -> Drawing | None:
     """Held-out loss over training tokens: one colour per cell, seeds as thin lines, their mean as a thick line.
 
     Six cells at most: the baselines, the best, the worst, and others between. Of many runs means alone are drawn. Where

@@ -6,12 +6,10 @@ Figures are made without pyplot and share no state: each function takes measurem
 
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from ablations.figures.curves import curves
 from ablations.figures.knob import knob
 from ablations.figures.layers import layers
-from ablations.figures.style import for_slide, save, svg
+from ablations.figures.style import Drawing, for_slide, save, svg
 from ablations.measurements.measurements import Measurements
 
 __all__ = ["FIGURES", "caption", "curves", "draw", "for_slide", "knob", "layers", "save", "svg"]
@@ -36,7 +34,7 @@ FIGURES = {  # name -> its function, its caption, and what its marks mean
 _ANSWERING = ("knob", "curves")  # figures of what the verdicts are about
 
 
-def draw(name: str, measured: Measurements, subtitle: str, answer: str, **options: Any) -> Figure | None:
+def draw(name: str, measured: Measurements, subtitle: str, answer: str, **options: Any) -> Drawing | None:
     """A figure of a grid.
 
     Args:

@@ -8,7 +8,6 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from ablations.claims.contrasts import measuring_runs
@@ -21,6 +20,7 @@ from ablations.figures.style import (
     PAPER,
     SMALL,
     STYLE,
+    Drawing,
     Named,
     blank,
     colours,
@@ -42,14 +42,14 @@ _ASIDE = 0.04  # of the points of single runs from their name, beside the bar of
 _LEGEND = 100  # letters beside each other in a legend
 _MARGIN = 20  # letters beside a panel
 _HEIGHT = 30  # letters along a panel
-_ACROSS = 92  # letters of the title of a strip, over all columns
+_ACROSS = 80  # letters of the title of a strip, over all columns
 _IN_A_ROW = 2  # panels
 _HIGH, _LOW, _ROOM = 2.9, 0.85, 1.4  # inches: a panel, a strip of published values, titles and a legend
 _FEWEST = 3  # seeds of an interval; that of two is twelve times as wide as their distance
 _MARKS = "DsovP^"  # of means over names, so that no series rests on its colour alone
 
 
-def knob(measured: Measurements, subtitle: str = "", answer: str = "", *, brief: bool = False) -> Figure | None:
+def knob(measured: Measurements, subtitle: str = "", answer: str = "", *, brief: bool = False) -> Drawing | None:
     """The grid's metrics over its knob: seeds as points, means joined, 95 % intervals shaded.
 
     Each metric has a panel, with the scores of simple methods as horizontal lines. Each combination of the other axes
@@ -372,8 +372,9 @@ def _printed(axes: Axes, axis: KnobAxis, metric: str, series: _Series, columns: 
     row = next(iter(series.values()))[1][0][-1]
     papers = ", ".join(dict.fromkeys(row.paper for _, points in series.values() for *_, row in points))
     what = shown(f"{metric}{f' ({row.unit})' if row.unit else ''}", 24)
-    told = f"published, {shown(papers, 60 // columns - 16)}: {what}, {row.better} is better"
-    axes.set_title(textwrap.fill(told, _ACROSS // columns), fontsize=SMALL, color=PAPER)
+    told, way = f"published, {shown(papers, 60 // columns - 16)}: {what}", f"{row.better} is better"
+    between = ", " if len(told) + len(way) + 2 <= _ACROSS // columns else "\n"
+    axes.set_title(f"{told}{between}{way}", fontsize=SMALL, color=PAPER)
     axes.margins(y=0.2)
     axes.yaxis.set_major_locator(MaxNLocator(3))
     axes.tick_params(labelsize=SMALL, labelbottom=False)

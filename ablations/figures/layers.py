@@ -6,13 +6,12 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from ablations.core.formatting import cell_text
 from ablations.core.statistics import mean_interval
-from ablations.figures.style import STYLE, blank, colours, keyed, paler, shown, titles
+from ablations.figures.style import STYLE, Drawing, blank, colours, keyed, paler, shown, titles
 from ablations.measurements.measurements import Measurements
 from ablations.schema.cell import Cell
 
@@ -26,7 +25,7 @@ _MARKERS = "os^Dv"
 Statistics = Sequence[dict[str, list[float]]]
 
 
-def layers(measured: Measurements, subtitle: str = "") -> Figure | None:
+def layers(measured: Measurements, subtitle: str = "") -> Drawing | None:
     """Distance and angle between the input and the output of each layer (Lan et al. 2020, Figure 1).
 
     One hue per cell but for the depth, paler for shallower models; seeds thin, their mean thick with its interval.

@@ -41,7 +41,8 @@ SMALL = 8.0  # points of the smallest text
 SLIDE = (13.333, 7.5)  # inches, 16:9
 _LARGER = 1.5  # text and lines of a slide
 _TITLE, _QUESTION = 12.0, 9.5  # points
-_ROW, _FINE_PRINT = 66, 124  # letters of a line of a title and of small print
+_ROW, _FINE_PRINT = 74, 124  # letters of a line of a title and of small print
+_ABOVE = 84  # letters of a line of a question above an answer
 _LEGIBLE = 0.18  # luminance of coloured text on white at most: a contrast of 4.5
 STYLE: "dict[RcKeyType, Any]" = {
     "font.family": "DejaVu Sans",
@@ -138,7 +139,7 @@ def titles(figure: Figure, question: str, subtitle: str, answer: str = "") -> No
     """
     lines = textwrap.wrap(shown(answer or question, 260), _ROW)
     if answer:
-        above = textwrap.wrap(shown(question, 200), round(_ROW * _TITLE / _QUESTION))
+        above = textwrap.wrap(shown(question, 200), _ABOVE)
         lines = [" "] * len(above) + lines  # room for the question
         below = figure.transFigure + ScaledTranslation(0, -0.06, figure.dpi_scale_trans)  # the edge, as the title is
         look: dict[str, Any] = {"fontsize": _QUESTION, "color": INK, "transform": below}
@@ -152,10 +153,10 @@ def titles(figure: Figure, question: str, subtitle: str, answer: str = "") -> No
 def for_slide(figure: Figure) -> Figure:
     """The same figure on a slide of 16:9: larger letters, lines and marks."""
     figure.set_size_inches(*SLIDE)
-    ticks = {axis: _LARGER * axis.get_ticklabels()[0].get_fontsize()
+    ticks = {axis: _LARGER * float(axis.get_ticklabels()[0].get_fontsize())
              for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) if axis.get_ticklabels()}  # fmt: skip
     for text in figure.findobj(Text):
-        text.set_fontsize(_LARGER * text.get_fontsize())
+        text.set_fontsize(_LARGER * float(text.get_fontsize()))
     for line in figure.findobj(Line2D):
         line.set_linewidth(_LARGER * line.get_linewidth())
         line.set_markersize(_LARGER * line.get_markersize())

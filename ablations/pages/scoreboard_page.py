@@ -166,7 +166,11 @@ def write(snapshot: Snapshot) -> dict[str, Path]:
     reading, numbers, trace = sheets(entries)
     written = {path.name: path for path in tables.write(results_dir, "claims", (reading, numbers, trace)).values()}
     levels = scales(entries)
-    head = "# Which published claims hold?\n\n" + "\n".join(_summaries(entries, levels, snapshot)) + _images(entries, levels)
+    head = (
+        "# Which published claims hold?\n\n"
+        + "\n".join(_summaries(entries, levels, snapshot))
+        + _images(entries, levels)
+    )
     page = written["claims.md"]
     tables.store.write(page, (head + files.read_text(page, within=results_dir)).encode())
     for scale in levels:
