@@ -15,12 +15,17 @@ def sinusoids(length: int, width: int) -> Float[Tensor, "t d"]:
     >>> sinusoids(2, 4)[0]
     tensor([0., 1., 0., 1.])
     """
-    position = torch.arange(length, dtype=torch.float64)[:, None]
-    rate = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10_000.0) / width))
+    position = _counted(length)[:, None]
+    rate = torch.exp(2 * _counted(-(-width // 2)) * (-math.log(10_000.0) / width))
     table = torch.zeros(length, width, dtype=torch.float64)
     table[:, 0::2] = torch.sin(position * rate)
     table[:, 1::2] = torch.cos(position * rate[: width // 2])
     return table.float()
+
+
+def _counted(length: int) -> Float[Tensor, " t"]:
+    """0, 1, 2 ... as of ``arange``, which on the meta device imports torch's compiler, a second's work."""
+    return torch.ones(length, dtype=torch.float64).cumsum(0) - 1
 
 
 def alibi_slopes(num_heads: int) -> Float[Tensor, " h"]:
