@@ -48,8 +48,8 @@ def shaping(here: Backbone, there: Backbone, vocab_size: int) -> list[str]:
 
 
 @functools.lru_cache(maxsize=1024)  # the cells of a grid have few architectures
-def _shapes(model: Backbone, vocab_size: int) -> dict[str, torch.Size]:
-    """The shapes of a backbone's weights, found without allocating memory."""
+def _shapes(model: Any, vocab_size: int) -> dict[str, torch.Size]:
+    """The shapes of the weights of a `Backbone`, found without allocating memory."""
     with undrawn():
         return {name: tensor.shape for name, tensor in model.build(vocab_size).state_dict().items()}
 

@@ -2,12 +2,25 @@
 
 import copy
 import pickle
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import pytest
+from pydantic import model_validator
 
 from lightning_modules.backbones import Transformer
-from lightning_modules.config import ByKind, ConfigError, Settings, diff, flat, identity, is_kind, knob, paths
+from lightning_modules.config import (
+    AsMade,
+    ByKind,
+    ConfigError,
+    Settings,
+    diff,
+    flat,
+    identity,
+    is_kind,
+    knob,
+    paths,
+    required,
+)
 from lightning_modules.data import InputFormat
 from lightning_modules.systems import SYSTEMS
 from tests.messages import naming
@@ -47,6 +60,39 @@ def test_equal_settings_are_alike_to_the_type():
         whole.but(dropout=False)
     with pytest.raises(ConfigError):
         whole.but(num_layers=1.0)
+
+
+class Doubtful(Settings):
+    """Settings that note how often they are checked."""
+
+    values: tuple[int, ...] = knob((1,), "The values.")
+
+    @model_validator(mode="after")
+    def _counted(self) -> Self:
+        _checked.append(self.values)
+        return self
+
+
+class Holder(Settings):
+    """A value that holds others."""
+
+    part: Annotated[Doubtful, AsMade()] = required("A part.")
+
+
+_checked: list[tuple[int, ...]] = []
+
+
+def test_a_part_that_was_checked_when_it_was_made_is_taken_as_it_is_and_data_are_checked():
+    part = Doubtful(values=(2, 3))
+    _checked.clear()
+    assert Holder(part=part).part is part
+    assert not _checked
+    assert Holder.read({"part": {"values": [2, 3]}}) == Holder(part=part)
+    assert Holder.model_validate({"part": {"values": (2, 3)}}) == Holder(part=part)
+    assert _checked == [(2, 3)] * 2
+    for wrong in ({"values": ["2"]}, {"valus": [2]}, 2):
+        with pytest.raises(ConfigError):
+            Holder.read({"part": wrong})
 
 
 class Constant(Settings):
