@@ -165,14 +165,14 @@ def as_data(value: Any) -> Any:
     return [as_data(item) for item in value] if isinstance(value, tuple) else value
 
 
-def once(answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Caches a function of settings, or a method of theirs without arguments, for equal settings.
+def once(answer: Callable[..., Any]) -> Callable[..., Any]:
+    """Caches a function of settings, or a method of theirs, for equal settings and equal arguments by position.
 
     Ten thousand cells share about fifty models. The cache is here rather than in the settings, so that it does not
     affect their copies, pickles and comparisons.
     """
     cached = functools.lru_cache(maxsize=4096)(answer)
-    return functools.wraps(answer)(lambda settings: cached(settings))
+    return functools.wraps(answer)(lambda *given: cached(*given))
 
 
 @functools.cache

@@ -1,6 +1,5 @@
 """The shapes of a network's weights, found without allocating memory or drawing numbers."""
 
-import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,7 +9,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from lightning_modules.backbones.backbone import Backbone
-from lightning_modules.config import ConfigError, as_data, flat
+from lightning_modules.config import ConfigError, as_data, flat, once
 
 
 @contextmanager
@@ -47,9 +46,9 @@ def shaping(here: Backbone, there: Backbone, vocab_size: int) -> list[str]:
     return [path for path in differing if shapes_it(path)] or differing
 
 
-@functools.lru_cache(maxsize=1024)  # the cells of a grid have few architectures
-def _shapes(model: Any, vocab_size: int) -> dict[str, torch.Size]:
-    """The shapes of the weights of a `Backbone`, found without allocating memory."""
+@once
+def _shapes(model: Backbone, vocab_size: int) -> dict[str, torch.Size]:
+    """The shapes of a backbone's weights, found without allocating memory."""
     with undrawn():
         return {name: tensor.shape for name, tensor in model.build(vocab_size).state_dict().items()}
 
