@@ -363,7 +363,7 @@ def test_two_metrics_are_two_panels_over_the_same_names():
     beside = [note.xy[0] for axes in (pairs, rte) for note in axes.texts if note.get_ha() == "left"]
     assert len(beside) >= 2
     assert min(beside) > 1, "names of simple methods stand outside the panel, over no point"
-    assert [axes.get_title(loc="left").partition(": ")[2] for axes in published] == [
+    assert [axes.get_title(loc="left").partition(": ")[2].replace("\n", ", ") for axes in published] == [
         "SOP acc (%), higher is better", "MNLI-m (%), higher is better"
     ]  # fmt: skip
     assert [axes.get_xlim() for axes in published] == [pairs.get_xlim(), rte.get_xlim()]
