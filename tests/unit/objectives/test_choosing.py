@@ -30,8 +30,9 @@ named = pytest.mark.parametrize("units", UNITS, ids=str)
 
 
 def text(rows=6, length=24, padding=5, seed=0, separators=True):
-    """Pieces of words, in some rows two texts with [SEP] between them, and tags at random."""
+    """Pieces of words, in some rows two texts with [SEP] between them, in some no [CLS] before them; tags at random."""
     tokens = make_tokens(rows, length, SIZE, padding, seed)
+    tokens.ids[1::3, 0], tokens.special[1::3, 0] = 7, False
     if separators:
         middle = length // 2
         tokens.ids[::3, middle], tokens.special[::3, middle] = 3, True
