@@ -267,10 +267,11 @@ def test_a_grid_without_a_comparison_gets_no_page(tmp_path):
 
 
 def test_what_is_committed_is_what_the_records_say(tmp_path):
-    """The project's own results, rebuilt elsewhere from a copy of the records, are equal to those in the repository."""
+    """The project's own results, rebuilt elsewhere from a copy of records and bars, are equal to those committed."""
     here = project() / "results"
-    if (here / "records").exists():  # none where every result is to be made again
-        shutil.copytree(here / "records", tmp_path / "records")
+    for measured in ("records", "bars"):
+        if (here / measured).exists():  # none where every result is to be made again
+            shutil.copytree(here / measured, tmp_path / measured)
     for given in (*here.glob("*/*/request.json"), *here.glob("*/*/inference.json")):
         target = tmp_path / given.relative_to(here)
         target.parent.mkdir(parents=True, exist_ok=True)
