@@ -65,7 +65,7 @@ GRID_NAMES = {
     "claims.positive_control.metric", "claims.published{}", "figure.y", "ladder.rungs", "ladder.rungs{}", "ladder.to",
     "measure", "metrics.name", "published.file", "published.match", "published.match{}", "published.metrics",
     "published.table", "published.where", "published.where{}", "scales.axes", "scales.axes{}", "scales.base",
-    "scales.base{}", "scales.conclusion.given{}", "scales.measure", "scales.search.axes", "scales.search.axes{}",
+    "scales.base{}", "scales.claims", "scales.conclusion.given{}", "scales.measure", "scales.search.axes", "scales.search.axes{}",
     "scales.set", "scales.set{}", "scales.stands_for", "scales.stands_for{}", "scales.tasks", "scales.variants",
     "scales.variants{}", "scales{}", "search.axes", "search.axes{}", "search.metric", "search.set", "search.set{}",
     "set", "set{}", "tasks", "zip", "variants",

@@ -216,7 +216,7 @@ def test_a_masked_baseline_loses_the_side_that_the_model_loses(direction):
 @pytest.mark.parametrize("sides", [(True, False), (False, True)])
 def test_weights_are_fitted_for_the_side_that_is_used(tiny, monkeypatch, sides):
     """No other weights of one side and of frequencies make the text that was left out more probable."""
-    monkeypatch.setattr(bigram, "_STRETCH", 64)
+    monkeypatch.setattr(bigram, "STRETCH", 64)
     store = open_store(tiny.data, "train")
     model, used = bigram.count(store, sides), sides.index(True)
     assert model.weights[1 - used] == 0
