@@ -11,17 +11,9 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Self, Union, get_args
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    GetCoreSchemaHandler,
-    Tag,
-    ValidationError,
-    WrapValidator,
-)
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, GetCoreSchemaHandler, Tag, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import core_schema
 
 from lightning_modules.problems import ConfigError, Problem, did_you_mean
 
@@ -82,8 +74,11 @@ class AsMade:
     """
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
-        keeps = WrapValidator(lambda value, check: value if isinstance(value, source) else check(value))
-        return keeps.__get_pydantic_core_schema__(source, handler)
+        read = handler(source)
+        taken = core_schema.no_info_wrap_validator_function(
+            lambda value, check: value if isinstance(value, source) else check(value), read
+        )
+        return core_schema.json_or_python_schema(json_schema=read, python_schema=taken)
 
 
 def _kind(cls: type["Settings"]) -> str:
