@@ -37,7 +37,7 @@ def draw(axes: Axes, measured: Measurements, placed: Placed, metric: str, is_num
     """
     level, changing = _bars(measured, placed, metric) or _methods(measured, placed, metric)
     within, names = _through(axes, level, {method: [*at.values()] for method, at in changing.items()}, metric)
-    for method in changing.keys() & within:
+    for method in (method for method in changing if method in within):
         at = np.array(list(changing[method].items()))
         if is_numeric:
             axes.plot(*at.T, color=FAINT, lw=1, ls=_DASHES, zorder=2)
@@ -120,7 +120,7 @@ def _through(
         else:
             alike.append([(value, method)])
     rank = list(heights).index
-    for method in near.keys() & level.keys():
+    for method in (method for method in level if method in near):
         axes.axhline(level[method], color=FAINT, lw=1, ls=_DASHES, zorder=2)
     return {*near}, [
         Named(
