@@ -94,7 +94,7 @@ def _laid_out(figure: Figure) -> Iterator[None]:
         yield
         return
     figure.dpi = FigureCanvasSVG(figure).fixed_dpi or dpi
-    before = [(axes, axes.get_position(original=True)) for axes in figure.axes]
+    before = [(axes, axes.get_position(original=True), axes.get_in_layout()) for axes in figure.axes]
     engine.execute(figure)
     figure.set_layout_engine(None)  # with any other engine savefig draws twice
     try:
@@ -103,8 +103,9 @@ def _laid_out(figure: Figure) -> Iterator[None]:
         figure.set_canvas(canvas)
         figure.dpi = dpi
         figure.set_layout_engine(engine)
-        for axes, place in before:  # where the next layout starts: the same text for the same figure
-            axes._set_position(place)
+        for axes, place, in_layout in before:  # where the next layout starts: the same text for the same figure
+            axes.set_position(place)  # which takes the axes out of the layout
+            axes.set_in_layout(in_layout)
 
 
 def save(figure: Figure, path: Path) -> Path:
