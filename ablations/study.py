@@ -251,8 +251,9 @@ class Study:
         Searches run first, then, in the same call, the runs with the chosen settings.
 
         Args:
-            executor: ``local``: one process per run, on a core or GPU each; ``inline``: this process; ``slurm`` and
-                ``ray``: jobs on a cluster. With options a mapping: ``{"kind": "slurm", "partition": "gpu"}``.
+            executor: ``local``: a process per core or GPU, which makes run after run; ``inline``: this process;
+                ``slurm`` and ``ray``: jobs on a cluster. With options a mapping:
+                ``{"kind": "slurm", "partition": "gpu"}``; ``{"kind": "local", "fresh_process": True}`` isolates runs.
             retries: How often to retry a run that failed or was killed.
             devices: GPUs, or processes on a machine without them, that share each pretraining. Its id stays the same.
             num_nodes: Machines with so many devices each that share them (``slurm``).

@@ -140,7 +140,7 @@ Look = Annotated[
     typer.Option(help="2: also the further seeds of claims that are open after the first look; by default as begun."),
 ]
 Engine = Annotated[
-    str, typer.Option(help="local: one process per run; inline: this process; slurm, ray: jobs on a cluster.")
+    str, typer.Option(help="local: a process per core or GPU; inline: this process; slurm, ray: jobs on a cluster.")
 ]
 EngineOption = Annotated[
     list[str] | None, typer.Option(help="name=value for local, slurm or ray: slots=1, partition=gpu. Repeatable.")

@@ -1,4 +1,4 @@
-"""Exit codes of the process of a run. 0 means that it has made a record, whatever its outcome."""
+"""How the process of a run says what became of it. 0 means that it has made a record, whatever its outcome."""
 
 RECORDED = 0
 FAILED = 1  # no record: the process could not write one
@@ -9,3 +9,4 @@ FOUND = 77  # another process had recorded the run before this one began; nothin
 UNFIT = 78  # this node cannot make runs: it lacks the code, the cache or the results; nothing was tried
 NO_MEMORY = 79  # no record: the kernel killed the process for memory
 INTERRUPTED = 143  # no record: it was told to stop, or its launcher died; the attempt does not count
+DID_NOTHING = (HELD, FOUND)  # no attempt was made

@@ -32,8 +32,12 @@ from lightning_modules.training.execution import ALONE, Execution
 _LOOK_AGAIN = 0.5  # seconds between looks at a run that another launcher makes
 _TELLING_SHARE, _TELLING_SECONDS = 0.05, 120.0  # of all work, and of time, after which the pace tells what is left
 _MOST_PUT_BACK = 20  # times a run may be put back without that counting: one that ends its node would go on for ever
-_DID_NOTHING = (exit_codes.HELD, exit_codes.FOUND)  # no attempt was made
-_SETTLED = (exit_codes.RECORDED, exit_codes.LATE, exit_codes.DISK_FULL, *_DID_NOTHING)  # nothing is left to record
+_SETTLED = (
+    exit_codes.RECORDED,
+    exit_codes.LATE,
+    exit_codes.DISK_FULL,
+    *exit_codes.DID_NOTHING,
+)  # nothing is left to record
 
 
 @dataclass(frozen=True)
@@ -300,7 +304,7 @@ class Launch:
             self.summary.problems.append(f"disk full: could not write run {run.id} to {places}; free some space")
             self.settled += 1
             return
-        if code in _DID_NOTHING:
+        if code in exit_codes.DID_NOTHING:
             self.attempts[run.id] -= 1
             self.summary.executed -= 1
         if code == exit_codes.HELD:

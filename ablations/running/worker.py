@@ -18,7 +18,8 @@ from ablations.core import bars, provenance
 from ablations.core.disk import heldout, kept_weights
 from ablations.core.disk.kept_weights import WEIGHTS
 from ablations.core.store import Records
-from ablations.running.exit_codes import DISK_FULL, FOUND, HELD, INTERRUPTED, LATE, RECORDED
+from ablations.running.between import as_it_was
+from ablations.running.exit_codes import DID_NOTHING, DISK_FULL, FOUND, HELD, INTERRUPTED, LATE, RECORDED
 from ablations.running.job import Job
 from ablations.running.outcomes import LOG, log_to, outcome_of
 from ablations.running.ranks import beside
@@ -43,7 +44,7 @@ _SECOND = "second.json"  # in the work folder: the metrics of a training that wa
 _SAME_LOSS = 0.01  # relative difference between two trainings of one run: processors round differently
 
 
-def work(config_path: str, stop: Callable[[], bool], nodes: Path | None = None) -> int:
+def work(config_path: str, stop: Callable[[], bool], nodes: Path | None = None) -> tuple[int, bool]:
     """Does the job of a file in this process, whose output and threads it takes over.
 
     Args:
@@ -52,13 +53,15 @@ def work(config_path: str, stop: Callable[[], bool], nodes: Path | None = None) 
         nodes: See `Watch`.
 
     Returns:
-        A code of `exit_codes`.
+        A code of `exit_codes`, and whether this process may make another run.
     """
     job = Job.load(config_path)
     os.environ.update(job.environment or {})
     log_to(Path(job.work_dir) / LOG)
     speed.settle(job.threads)
-    return attempt(job, stop, nodes=nodes)
+    code = attempt(job, stop, nodes=nodes)
+    record = Records(job.results_dir).get(Run.read(job.run).id)
+    return code, code in DID_NOTHING or (code == RECORDED and record is not None and record.final)
 
 
 def attempt(
@@ -83,7 +86,8 @@ def attempt(
         return HELD
     try:
         report = _Reporter(Path(job.work_dir) / PROGRESS, on_progress)
-        code = _attempt(run, records, Watch(Path(job.work_dir), None, report, stop, job.execution, nodes))
+        with as_it_was():
+            code = _attempt(run, records, Watch(Path(job.work_dir), None, report, stop, job.execution, nodes))
     except OSError as error:
         if not is_full(error):
             raise

@@ -1,4 +1,4 @@
-"""The entry point of a run's process: sets up signals and its end with the launcher.
+"""The entry point of a worker, the process that makes runs one after another: its signals, its end with the launcher.
 
 Before that it imports only the standard library: other imports may take seconds on a busy machine, and the launcher
 may die meanwhile.
@@ -16,29 +16,49 @@ from pathlib import Path
 from ablations.running.exit_codes import UNFIT
 from ablations.running.signals import follow_parent
 
+_GROWTH = 2 << 30  # bytes that a worker may have more than after its first run; 150 small runs add 3 MB
+_LOOK = 0.25  # seconds between looks whether it is told to stop, while it has no run
 _STOPPING = {getattr(signal, name) for name in ("SIGTERM", "SIGUSR2") if hasattr(signal, name)}
 
 
-def main(config_path: str, tell: Connection | None = None, nodes: str = "") -> None:
-    """Entry point of a worker process: does the job of a file and exits with a code of `exit_codes`.
+def main(jobs: Connection, nodes: str = "") -> None:
+    """Entry point of a worker: makes the run of each job that it receives, until there are no more.
+
+    It ends after a run that failed, whose traces in the process nobody knows, when its memory has grown, and when it is
+    told to stop.
 
     Args:
-        config_path: A file from `ablations.running.job.Job.save`.
-        tell: Where the reason goes if the code cannot be imported, as on a node without torch; the exit code is then
-            `UNFIT`. Without it the error is raised.
+        jobs: Where it receives files of `ablations.running.job.Job.save`, and None behind the last. It answers each
+            with a code of `exit_codes`, what else is known, and whether it takes another. If the code cannot be
+            imported, as on a node without torch, it answers `UNFIT` and the reason.
         nodes: The folder of `ablations.running.ranks.further.calling`, where further nodes wait.
     """
     stop = _take_over_signals()
     follow_parent()
     try:
         from ablations.running import worker
+        from ablations.running.between import resident
     except ImportError as error:
-        if tell is None:
-            raise
-        tell.send(f"{type(error).__name__}: {error}")
-        sys.exit(UNFIT)
+        jobs.send((UNFIT, f"{type(error).__name__}: {error}", False))
+        return
 
-    sys.exit(worker.work(config_path, stop.is_set, Path(nodes) if nodes else None))
+    goes_on, most = True, 0
+    while goes_on and (path := _received(jobs, stop)) is not None:
+        code, is_sound = worker.work(path, stop.is_set, Path(nodes) if nodes else None)
+        most = most or resident() + _GROWTH
+        goes_on = is_sound and not stop.is_set() and resident() <= most
+        jobs.send((code, "", goes_on))
+
+
+def _received(jobs: Connection, stop: threading.Event) -> str | None:
+    """The next job; None if there is none, or if this process is told to stop."""
+    while not stop.is_set():
+        try:
+            if jobs.poll(_LOOK):
+                return jobs.recv()
+        except (EOFError, OSError):
+            return None
+    return None
 
 
 def _take_over_signals() -> threading.Event:

@@ -76,15 +76,15 @@ class Attempt:
 
     def _make(self, config_path: str, nodes: str = "") -> tuple[int, str]:
         """Makes the run."""
-        here, there = _CONTEXT.Pipe(duplex=False)
-        before, code = memory.kills(), self._follow(main, (config_path, there, nodes))
-        there.close()
+        here, there = _CONTEXT.Pipe()
+        here.send(config_path)
+        here.send(None)  # there is no other
+        before, code = memory.kills(), self._follow(main, (there, nodes))
         if code == -signal.SIGKILL and memory.kills() > before:
             return NO_MEMORY, f"node {socket.gethostname()}: {memory.KILLED}"
-        if code != UNFIT:
-            return code, ""
-        said = here.recv() if here.poll() else "see its log"
-        return code, f"node {socket.gethostname()}: the code cannot be imported: {said}"
+        code, said, _ = here.recv() if here.poll() else (code, "", False)
+        there.close()
+        return code, f"node {socket.gethostname()}: the code cannot be imported: {said}" if code == UNFIT else ""
 
     def _follow(self, target: Callable[..., None], args: tuple[Any, ...]) -> int:
         """Starts a process and waits for its end; returns its exit code."""

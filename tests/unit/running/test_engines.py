@@ -32,9 +32,10 @@ from tests import tiny
         ({"kind": "ray", "adress": "auto"}, r"executor option adress: .*Did you mean 'address'\?"),
         ({"kind": "ray", "address": "ray://head:10001"}, "executor option address: .*host:port"),
         ({"kind": "inline", "slots": 2}, "executor option slots: this executor has no options"),
-        ({"kind": "local", "gpus": 2}, "executor option gpus: this executor has one option, slots"),
+        ({"kind": "local", "gpus": 2}, "executor option gpus: this executor has the options slots and fresh_process"),
         ({"kind": "local", "slots": 0}, "executor option slots: .* not 0"),
         ({"kind": "local", "slots": "two"}, "executor option slots: .* not 'two'"),
+        ({"kind": "local", "fresh_process": "no"}, "executor option fresh_process: .* not 'no'"),
     ],
 )
 def test_what_an_executor_does_not_know_is_refused(asked, said):
