@@ -27,6 +27,7 @@ from ablations.commands import (
     fill_mask,
     grid_files,
     inference,
+    jobs,
     knobs,
     language,
     params,
@@ -430,6 +431,8 @@ PANELS: dict[str, list[tuple[str, Callable[..., None], str]]] = {
         ("new", new, "new depth --axis model.num_layers=1,2,4"),
         ("check", grid_files.check, "check masking_ratio"),
         ("knobs", knobs.command, "knobs alibi"),
+        ("status", jobs.status, "status masking_ratio"),
+        ("stop", jobs.stop, "stop masking_ratio"),
     ],
     "Look": [
         ("show", show_record, "show masking_ratio --scale laptop"),

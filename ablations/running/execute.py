@@ -97,7 +97,7 @@ def execute(
     if plan.pending:
         engine.check_machine()
         locks.check(records.folder / locks.FOLDER)
-    with ending(), registered(records, [run.id for run in plan.pending]):
+    with ending(), registered(records, [run.id for run in plan.pending], plan.grid.name, plan.scale):
         if plan.pending:
             engine.warm_up()
         notes = _prepare_text(plan, records)

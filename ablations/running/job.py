@@ -26,6 +26,7 @@ class Job:
         code: The launcher's `provenance.fingerprint`, which a node compares with its own; None where both read the
             same files.
         execution: How pretrainings are executed.
+        label: What the plan calls the run.
     """
 
     run: dict[str, Any]
@@ -35,6 +36,7 @@ class Job:
     environment: dict[str, str] | None = None
     code: str | None = None
     execution: Execution = ALONE
+    label: str = ""
 
     def save(self) -> Path:
         """Writes the job into its work folder and returns the file."""

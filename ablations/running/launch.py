@@ -17,6 +17,7 @@ from ablations.core.provenance import now
 from ablations.core.store import Damage, Records
 from ablations.planning import cost as costing
 from ablations.planning.plan import Plan
+from ablations.running import attempts as attempt_files
 from ablations.running import estimate, exit_codes, worker
 from ablations.running.job import FILE, Job
 from ablations.running.ranks import memory
@@ -176,7 +177,12 @@ class Launch:
         for name in (FILE, worker.PROGRESS, worker.LOG):
             if (folder / name).is_dir():
                 cached.vacate(folder / name)
-        return Job(run.to_dict(), str(self.records.folder), str(folder), threads, environment, execution=self.execution)
+        label = self.plan.label(run.id)
+        how: dict[str, Any] = {
+            "execution": self.execution,
+            "label": f"{self.plan.grid.name} {self.plan.scale}: {label}",
+        }
+        return Job(run.to_dict(), str(self.records.folder), str(folder), threads, environment, **how)
 
     def emit(self, kind: Any, run: Run, outcome: str = "", progress: dict[str, Any] | None = None) -> None:
         """Sends an event to the watcher."""
@@ -338,6 +344,7 @@ class Launch:
                 own: Outcome = "oom" if code == exit_codes.NO_MEMORY else "killed" if code < 0 else "failed"
                 outcome = forced or (rank.outcome if rank else own)
                 worker.keep(run, self.records, {"outcome": outcome, "detail": detail}, now(), attempts, here=False)
+                attempt_files.end(self.records, run.id)
         except Timeout:
             return exit_codes.RECORDED  # another launcher already makes the run
         except OSError as error:

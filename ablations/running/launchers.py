@@ -1,16 +1,19 @@
 """The launchers that work on a results folder now, each with its code, so that no two make the same runs differently.
 
 A launcher is ``.locks/launchers/<16 hex>.json`` beside a lock that it holds as long as it lives; whoever finds the lock
-free removes both.
+free removes both. With a file ``<16 hex>.stop`` beside them it writes checkpoints and ends, on whatever machine it is.
 """
 
 import contextlib
 import json
 import os
+import signal
 import socket
+import threading
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +26,21 @@ from lightning_modules.config import ConfigError
 from lightning_modules.files import is_full, read
 
 _FOLDER = "launchers"  # among the locks
+_STOP = ".stop"  # ending of the file that stops a launcher
+_LOOK = 1.0  # seconds between looks for it
 
 
 @contextmanager
-def registered(records: Records, runs: Iterable[str]) -> Iterator[None]:
+def registered(records: Records, runs: Iterable[str], grid: str = "", scale: str = "") -> Iterator[None]:
     """Counts this process among the launchers of a results folder while it makes some runs.
+
+    It gets SIGTERM when it is to stop, see `stop`.
 
     Args:
         records: The store in the folder.
         runs: The ids of the runs. Without any, nothing is written.
+        grid: The grid that they belong to.
+        scale: Its scale.
 
     Raises:
         ConfigError: If a living launcher is to make one of these runs with other code: who, since when, what to do.
@@ -47,15 +56,76 @@ def registered(records: Records, runs: Iterable[str]) -> Iterator[None]:
         _refuse_other_code(_living(records.folder), set(wanted))
         lock.acquire()
         said = {"host": socket.gethostname(), "pid": os.getpid(), "since": provenance.now(), "runs": wanted}
+        said |= {"grid": grid, "scale": scale}
         try:
             write(note, json.dumps({**said, **provenance.code(), "code": provenance.fingerprint()}).encode())
         except OSError as error:
             if not is_full(error):
                 raise  # of a full disk the runs report
+    over = threading.Event()
+    threading.Thread(target=_obey, args=(note.with_suffix(_STOP), over), name="obey", daemon=True).start()
     try:
         yield
     finally:
+        over.set()
+        note.with_suffix(_STOP).unlink(missing_ok=True)
         _remove(note, lock)
+
+
+def _obey(stop: Path, over: threading.Event) -> None:
+    while not over.wait(_LOOK):
+        if stop.exists():
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """A launcher that works on a results folder now.
+
+    Attributes:
+        host: Its machine.
+        pid: Its process.
+        since: When it began.
+        grid: The grid whose runs it makes.
+        scale: Its scale.
+        runs: How many it was to make.
+        note: Its file.
+    """
+
+    host: str
+    pid: int
+    since: str
+    grid: str
+    scale: str
+    runs: int
+    note: Path
+
+
+def living(records: Records) -> list[Launcher]:
+    """The launchers that work on a results folder now, the oldest first."""
+    found = []
+    for note in sorted((records.folder / locks.FOLDER / _FOLDER).glob("*.json")):
+        with contextlib.suppress(OSError, ValueError, KeyError):  # it ends just now
+            told = json.loads(read(note, within=records.folder))
+            if _is_held(locks.named(records.folder, f"{_FOLDER}/{note.stem}")):
+                named = {key: told.get(key, "") for key in ("host", "pid", "since", "grid", "scale")}
+                found.append(Launcher(**named, runs=len(told["runs"]), note=note))
+    return sorted(found, key=lambda launcher: launcher.since)
+
+
+def stop(launcher: Launcher) -> None:
+    """Lets a launcher write the checkpoints of its runs and end, within a second or so."""
+    launcher.note.with_suffix(_STOP).touch()
+
+
+def _is_held(lock: FileLock) -> bool:
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return True
+    lock.release()
+    return False
 
 
 def _living(results: Path) -> Iterator[dict[str, Any]]:

@@ -21,6 +21,7 @@ from typing import NoReturn
 from ablations.running.exit_codes import INTERRUPTED
 
 ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+before_leaving: list[Callable[[], object]] = []  # what a process does that ends because its parent has
 BELL = [getattr(signal, name) for name in ("SIGALRM",) if hasattr(signal, name)]  # Windows has none
 
 
@@ -144,6 +145,8 @@ def follow_parent() -> None:
 
     def follow() -> None:
         wait([parent.sentinel])
+        for call in before_leaving:
+            call()
         os._exit(INTERRUPTED)
 
     threading.Thread(target=follow, name="follow the parent", daemon=True).start()

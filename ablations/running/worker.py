@@ -18,6 +18,7 @@ from ablations.core import bars, provenance
 from ablations.core.disk import heldout, kept_weights
 from ablations.core.disk.kept_weights import WEIGHTS
 from ablations.core.store import Records
+from ablations.running import attempts as attempt_files
 from ablations.running.between import as_it_was
 from ablations.running.exit_codes import DID_NOTHING, DISK_FULL, FOUND, HELD, INTERRUPTED, LATE, RECORDED
 from ablations.running.job import Job
@@ -87,7 +88,8 @@ def attempt(
     try:
         report = _Reporter(Path(job.work_dir) / PROGRESS, on_progress)
         with as_it_was():
-            code = _attempt(run, records, Watch(Path(job.work_dir), None, report, stop, job.execution, nodes))
+            watch = Watch(Path(job.work_dir), None, report, stop, job.execution, nodes)
+            code = _attempt(run, records, watch, job.label)
     except OSError as error:
         if not is_full(error):
             raise
@@ -112,17 +114,39 @@ def _count(run: Run, records: Records, folder: Path) -> None:
         note(folder, f"what counting reaches is not kept: {traceback.format_exc().rstrip()}")
 
 
-def _attempt(run: Run, records: Records, watch: Watch) -> int:
-    from lightning_modules.training.recorder import CHECKPOINT, Interrupted
-
+def _attempt(run: Run, records: Records, watch: Watch, label: str) -> int:
     earlier = records.get(run.id)
     if earlier is not None and earlier.final:
         return FOUND
-    attempts, folder = 1 + attempts_of(earlier), watch.folder
-    cached.folder(folder)
+    folder = cached.folder(watch.folder)
+    attempts = 1 + _bury(run, records, earlier, folder)
     started = provenance.now()
     _ = provenance.code(), provenance.fingerprint()  # of the code that runs, whatever its files hold at the end
     note(folder, f"run {run.id} attempt {attempts} started")
+    attempt_files.begin(records, run.id, attempts, label, started)
+    try:
+        return _recorded(run, records, watch, attempts, started)
+    finally:
+        attempt_files.end(records, run.id)
+
+
+def _bury(run: Run, records: Records, earlier: Record | None, folder: Path) -> int:
+    """Records the attempt of a process that died and of whose end nobody has heard; returns how many there were."""
+    dead, counted = attempt_files.of(records, run.id), attempts_of(earlier)
+    if dead is None:
+        return counted
+    detail = f"{dead.place} ended without a record"
+    note(folder, f"run {run.id} attempt {dead.number}: {detail}")
+    if dead.number > counted:  # else a launcher has recorded it
+        keep(run, records, {"outcome": "killed", "detail": detail}, dead.since, dead.number, here=False)
+    return max(counted, dead.number)
+
+
+def _recorded(run: Run, records: Records, watch: Watch, attempts: int, started: str) -> int:
+    """Makes a run and its record."""
+    from lightning_modules.training.recorder import CHECKPOINT, Interrupted
+
+    folder = watch.folder
     result: dict[str, Any]
     try:
         _check_text(run, records)

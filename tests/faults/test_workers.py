@@ -63,7 +63,9 @@ def language_models(folder):
     text = text.replace("  objectives.mlm.masking.rate: [0.15, 0.4]\n", "  model: [transformer, memory, recurrent]\n")
     text = text.replace("baseline: {objectives.mlm.masking.rate: 0.15}", "baseline: {model: transformer}")
     documents = (folder / "text" / "corpus.txt").read_text().split("\n\n")
-    (folder / "text" / "corpus.txt").write_text("\n\n".join("\n".join(documents[n:] + documents[:n]) for n in range(12)))
+    (folder / "text" / "corpus.txt").write_text(
+        "\n\n".join("\n".join(documents[n:] + documents[:n]) for n in range(12))
+    )
     file = folder / "language_models.yaml"
     file.write_text(text)
     return file

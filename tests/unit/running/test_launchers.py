@@ -63,7 +63,7 @@ def test_a_note_says_who_since_when_and_with_what(records):
     with registered(records, RUNS):
         (note,) = [path for path in notes(records) if path.suffix == ".json"]
         said = json.loads(note.read_bytes())
-    assert {"host", "pid", "since", "commit", "dirty", "code", "runs"} == set(said)
+    assert {"host", "pid", "since", "commit", "dirty", "code", "runs", "grid", "scale"} == set(said)
     assert said["runs"] == RUNS
 
 
