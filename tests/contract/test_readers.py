@@ -36,6 +36,7 @@ ROWS = {
     "ablations/literature/published_values.py: read": _OWN,
     "ablations/pages/parameters_page.py: damages": _NEW,
     "ablations/planning/new_grid.py: _text": _OWN,
+    "ablations/running/between.py: resident": _KERNEL,
     "ablations/running/engines/node.py: unfit": "a job, read before it is known whether the code can be imported",
     "ablations/running/engines/ray.py: copied": _OWN,
     "ablations/running/inference.py: _processor": _KERNEL,
