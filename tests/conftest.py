@@ -9,6 +9,7 @@ from lightning_modules.speed import environment
 environment()  # before torch is imported
 
 import os
+from multiprocessing import forkserver, util
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from lightning_modules.batch import Tokens
 from lightning_modules.data import Vocabulary
 from lightning_modules.draws import Draws
 from tests.depth import NIGHTLY, SEED, depth
+from tests.forking import without_exec
 
 torch.set_num_threads(1)
 settings.register_profile("suite", deadline=None, max_examples=depth(25, 300), derandomize=not NIGHTLY)
@@ -29,7 +31,7 @@ settings.load_profile("suite")  # no test is timed
 # A slow test is known by its folder, by a fixture, or by what its file imports: whatever has one of these trains,
 # starts processes, publishes pages, or asks all grids.
 SLOW_FOLDERS = {"end_to_end", "faults", "gpu", "identities", "parity"}
-TRAINING = {"tiny", "cached", "nursery_process", "finished_results"}
+TRAINING = {"tiny", "cached", "forking", "nursery_process", "finished_results"}
 WORKING = {"Study", "execute", "finetune", "finished", "fit", "relative", "republish", "subprocess", "transformers"}
 
 
@@ -123,6 +125,15 @@ def text_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("corpus") / "text.txt"
     path.write_text("\n\n".join(documents))
     return path
+
+
+@pytest.fixture
+def forking(monkeypatch):
+    """What an execution starts, fork servers and ranks, are forks of the test's process. See `tests.forking`."""
+    monkeypatch.setattr(util, "spawnv_passfds", without_exec(util.spawnv_passfds))
+    forkserver._forkserver._stop()  # that of another test
+    yield
+    forkserver._forkserver._stop()
 
 
 @pytest.fixture(scope="session")

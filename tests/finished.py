@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 
 from ablations.core.store import Records
 from ablations.pages.publishing import republish
 from ablations.planning import grids
-from ablations.planning.plan import plan
+from ablations.planning.plan import Request, plan
 from ablations.schema.run import Run
 from lightning_modules.tasks import TASKS
 from lightning_modules.zero_shot.table import ZERO_SHOT
@@ -17,13 +18,16 @@ from tests.unit.synthetic import make_record
 SHARED = ("masking_ratio", "transfer", "embedding_size", "model_depth")  # of the fixture `finished_results`
 
 
-def records(folder: Path, *names: str, scale: str = "laptop") -> Records:
-    """Writes the records of grids at a scale, searches included; losses between 4 and 5 nats."""
+def records(folder: Path, *names: str, scale: str = "laptop", **request: Unpack[Request]) -> Records:
+    """Writes the records of grids at a scale, searches included; losses between 4 and 5 nats.
+
+    ``request`` is what `plan` takes.
+    """
     kept, draws = Records(folder), np.random.default_rng(0)
     for grid in map(grids.read, names):
-        for cell in plan(grid, scale).cells:
+        for cell in plan(grid, scale, **request).cells:
             _put(kept, (run for trial in cell.search for run in trial.work), draws)
-        for cell in plan(grid, scale, records=kept).cells:
+        for cell in plan(grid, scale, records=kept, **request).cells:
             _put(kept, cell.work, draws)
     return kept
 
@@ -43,6 +47,9 @@ def _put(kept: Records, runs: Iterable[Run], draws: np.random.Generator) -> None
         if run.kind == "pretrain":
             depth = run.system.model.num_layers
             given["layers"] = {"distance": [3.0] * depth, "angle": [30.0] * depth}
+            if run.system.evaluation.pairs:
+                told = {f"heldout.{pairs}_accuracy": 0.6 + noise for pairs in ("nsp", "sop")}
+                given["metrics"] = make_record(run, loss + noise).metrics | told
         else:
             main = (TASKS.get(run.task) or ZERO_SHOT[run.task]).main
             given |= {"metrics": {f"{run.task}.{main}": 0.6 + noise}, "curve": {}}

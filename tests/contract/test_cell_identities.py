@@ -7,7 +7,9 @@ are to change, their runs are made again; say so in the CHANGELOG, and write the
     python -m tests.contract.test_cell_identities
 """
 
+import functools
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from unittest import mock
 
@@ -43,18 +45,23 @@ def cells(grid: Grid, scale: str) -> tuple[Cell, ...]:
     return found
 
 
+@functools.cache
+def cells_of(name: str, scale: str) -> tuple[Cell, ...]:
+    """The cells of a grid of the project, laid out once in a process: several contracts are about all of them."""
+    return cells(grids.read(name), scale)
+
+
 def _runs(cell: Cell):
     return (*cell.work, *cell.awaited, *(run for trial in cell.search for run in trial.work))
 
 
-def identities(grid: Grid, scale: str) -> list[str]:
+def identities(found: Iterable[Cell]) -> list[str]:
     """Eight digits a cell: what it is called, what it stands for, and all its runs in their order."""
-    return [identity([cell.label, cell.printed, [run.id for run in _runs(cell)]])[:8] for cell in cells(grid, scale)]
+    return [identity([cell.label, cell.printed, [run.id for run in _runs(cell)]])[:8] for cell in found]
 
 
 def _now(name: str) -> dict[str, str]:
-    grid = grids.read(name)
-    return {f"{name}/{scale}": " ".join(identities(grid, scale)) for scale in grid.scales}
+    return {f"{name}/{scale}": " ".join(identities(cells_of(name, scale))) for scale in grids.read(name).scales}
 
 
 def _stored() -> dict[str, str]:

@@ -9,7 +9,7 @@ from ablations.planning import grids, scales
 from lightning_modules.analysis.reach import LEAST, relative
 from lightning_modules.backbones import Transformer
 from lightning_modules.systems import BERT_BASE
-from tests.contract.test_cell_identities import cells
+from tests.contract.test_cell_identities import cells_of
 from tests.depth import NIGHTLY
 
 # Only local prediction is measured there, nothing is read from one state, and no grid varies heads or direction.
@@ -51,9 +51,8 @@ def test_every_cell_of_every_grid_sees_far():
     """In one test, for grids share their shapes."""
     shapes = {}
     for name in grids.available():
-        grid = grids.read(name)
-        for scale in grid.scales.keys() - SHORT_SIGHTED - AS_PUBLISHED - LARGE:
-            for system in {cell.system for cell in cells(grid, scale)}:
+        for scale in grids.read(name).scales.keys() - SHORT_SIGHTED - AS_PUBLISHED - LARGE:
+            for system in {cell.system for cell in cells_of(name, scale)}:
                 model = system.model
                 if isinstance(model, Transformer) and model.positions != REFERENCE:
                     plain = model.but(memory_length=0, segment_relation=False, query_stream=False)  # of a batch alone
@@ -83,8 +82,7 @@ def test_position_biases_are_found_to_be_short_sighted(heads, length):
 @pytest.mark.parametrize("name", grids.available())
 def test_the_cells_of_a_grid_turn_as_many_dimensions(name):
     """Heads of other sizes would otherwise have other frequencies."""
-    grid = grids.read(name)
-    for scale in grid.scales:
-        models = [cell.system.model.resolved() for cell in cells(grid, scale)]
+    for scale in grids.read(name).scales:
+        models = [cell.system.model.resolved() for cell in cells_of(name, scale)]
         transformers = [model for model in models if isinstance(model, Transformer)]
         assert len({model.rotary_size for model in transformers if model.positions == "rotary"}) <= 1, scale

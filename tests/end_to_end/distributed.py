@@ -1,12 +1,6 @@
-"""Trains systems under DDP: the program of `test_ddp`, which Lightning starts once more for every further rank.
+"""Trains systems under DDP: what each of the ranks of `test_ddp` does."""
 
-    python distributed.py SYSTEMS FOLDER
-
-``SYSTEMS`` is a JSON file of settings by name; each rank leaves its results in ``FOLDER``, in a file for each.
-"""
-
-import json
-import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytorch_lightning as pl
@@ -35,13 +29,8 @@ def train(system: System, ranks: int) -> dict[str, torch.Tensor]:
     return {**module.state_dict(), **summed, "held-out loss": trainer.callback_metrics[name]}
 
 
-def main() -> None:
-    torch.set_num_threads(1)
-    file, folder = map(Path, sys.argv[1:])
-    for name, settings in json.loads(file.read_text(encoding="utf-8")).items():
-        left = train(System.read(settings), RANKS)
+def train_all(systems: Mapping[str, System], folder: Path) -> None:
+    """Trains systems as one of the ranks; each rank leaves its results in the folder, in a file for each."""
+    for name, system in systems.items():
+        left = train(system, RANKS)
         save_file(left, folder / f"{name}-{torch.distributed.get_rank()}.safetensors")
-
-
-if __name__ == "__main__":
-    main()

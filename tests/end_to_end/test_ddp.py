@@ -1,9 +1,7 @@
 """Two processes under DDP train as one process does at the same global batch."""
 
-import json
 import os
-import subprocess
-import sys
+import socket
 
 import pytest
 import torch
@@ -12,6 +10,7 @@ from safetensors.torch import load_file
 from lightning_modules.data.order.batches import Batches
 from lightning_modules.data.order.portions import Portions
 from tests.end_to_end import distributed
+from tests.forking import forked
 
 # Bernoulli masks: the ranks predict unequal numbers of tokens, so a mean of their means would differ.
 BASE = {
@@ -52,23 +51,24 @@ def systems(tiny):
     return {name: tiny.but(**BASE).but(**changes) for name, changes in CASES.items()}
 
 
-def _environment():
-    """That of a plain shell: no rank of a cluster, and addresses of this machine alone."""
-    ours = {name: value for name, value in os.environ.items() if name not in ("WORLD_SIZE", "RANK", "MASTER_PORT")}
-    for name in ("LOCAL_RANK", "NODE_RANK", "MASTER_ADDR"):
-        ours.pop(name, None)
-    return {**ours, "PYTHONPATH": os.pathsep.join(sys.path), "GLOO_SOCKET_IFNAME": "lo"}
+def _meeting():
+    """What Lightning reads of the environment where ranks have been started: addresses of this machine alone."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "NODE_RANK": "0", "GLOO_SOCKET_IFNAME": "lo"}
 
 
 def test_two_ranks_train_as_one_process(systems, tmp_path):
     expected = {name: distributed.train(system, 1) for name, system in systems.items()}
-    file = tmp_path / "systems.json"
-    file.write_text(json.dumps({name: system.model_dump(mode="json") for name, system in systems.items()}))
-    ended = subprocess.run(
-        [sys.executable, distributed.__file__, str(file), str(tmp_path)],
-        env=_environment(), capture_output=True, text=True, timeout=240,
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr[-3000:]
+    meeting = _meeting()
+
+    def work(rank):
+        os.environ |= {**meeting, "LOCAL_RANK": str(rank)}
+        distributed.train_all(systems, tmp_path)
+
+    ranks = [forked(lambda rank=rank: work(rank)) for rank in range(distributed.RANKS)]
+    assert [os.waitstatus_to_exitcode(os.waitpid(rank, 0)[1]) for rank in ranks] == [0] * distributed.RANKS
     for name, one in expected.items():
         ranks = [load_file(tmp_path / f"{name}-{rank}.safetensors") for rank in range(distributed.RANKS)]
         for key, value in one.items():

@@ -154,6 +154,7 @@ def test_a_warm_start_is_another_training_and_lost_weights_are_made_again(folder
     assert all(torch.equal(tensor, before[name]) for name, tensor in load_file(weights[1]).items())
 
 
+@pytest.mark.usefixtures("forking")
 def test_in_processes_a_diverged_parent_leaves_orphans_and_the_rest_goes_on(folder):
     """And a parent whose record tells another loss than its second training is no parent."""
     records = Records(folder / "results")

@@ -24,7 +24,7 @@ NEAR = 1e-4  # of a loss: sums of gradients in another order
 
 
 @pytest.fixture
-def made(tmp_path, monkeypatch):
+def made(tmp_path, monkeypatch, forking):
     """Executes a grid of one run without dropout, and returns its record and weights."""
     monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "cache"))
 

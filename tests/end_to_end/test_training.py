@@ -14,6 +14,7 @@ from lightning_modules.pretraining import fit
 from lightning_modules.tasks.scores.kept import unpack
 from lightning_modules.training.recorder import CHECKPOINT, Diverged, Interrupted
 from lightning_modules.training.weights import WEIGHTS
+from tests.depth import crossed
 from tests.messages import naming
 
 QUIET = {
@@ -73,8 +74,7 @@ def straight():
     return {}
 
 
-@pytest.mark.parametrize("changes", RESUMED)
-@pytest.mark.parametrize("stop", [1, 4, 7, 12])
+@pytest.mark.parametrize(("changes", "stop"), crossed(RESUMED, [7, 4, 12, 1]))
 def test_resuming_is_bitwise_equal(tiny, tmp_path, straight, stop, changes):
     """Stopped after any step, with dropout and a fresh process's generators, the weights come out the same."""
     system = tiny.but(**RESUMED[changes])

@@ -13,6 +13,7 @@ import pytest
 from filelock import FileLock
 
 from lightning_modules.places import project
+from tests import tiny
 from tests.conftest import of_all_workers
 
 RATE = "objectives.mlm.masking.rate"
@@ -41,7 +42,7 @@ def build(folder: Path) -> None:
     (site / "dependencies.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
     call = [sys.executable, "-m", "pip", "--python", str(folder / "env" / "bin" / "python"), "install", "--quiet"]
     (wheel,) = folder.glob("*.whl")
-    subprocess.run([*call, *NO_INDEX, "--no-compile", str(wheel)], check=True, cwd=folder)
+    subprocess.run([*call, *NO_INDEX, str(wheel)], check=True, cwd=folder)
 
 
 class Installed:
@@ -120,7 +121,9 @@ def test_an_installed_package_runs_in_an_empty_folder_and_stays_as_it_was(instal
 def test_a_grid_of_ones_own_lives_in_the_working_directory(installed):
     """By name from ``grids/``, and by path from anywhere; its page is rebuilt from another folder too."""
     before = installed.files()
-    made = installed("ablations", "new", "depths", "--axis", "model.num_layers=1,2")
+    text = [f'data.corpora=["{tiny.text(installed.work.parent / "text")}"]', "data.tokenizer.vocab_size=300"]
+    knobs = [word for knob in text for word in ("--set", knob)]
+    made = installed("ablations", "new", "depths", "--axis", "model.num_layers=1,2", *knobs)
     assert made.returncode == 0, made.stderr
     grid = installed.work / "grids" / "depths.yaml"
     assert grid.is_file()

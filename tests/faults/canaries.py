@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from multiprocessing import util
 from pathlib import Path
 
+from tests.forking import without_exec
+
 NOBODY = 65534  # user and group of the ordinary user
 NAMED = ("given/cache", "given/results", "given/other", "given/out", "given/tmp", "home/project/grids")
 # Below, words in capitals stand for paths of a world; UNWRITABLE is one that its user cannot write.
@@ -230,9 +232,7 @@ def own(folder: Path, user: int) -> None:
 
 def main(folder: Path) -> None:
     """Writes ``before.json``, ``after.json`` and a report for each user beside the worlds."""
-    from tests.faults import nursery
-
-    util.spawnv_passfds = nursery.without_exec(util.spawnv_passfds)
+    util.spawnv_passfds = without_exec(util.spawnv_passfds)
     is_root = os.geteuid() == 0
     users = ["root", "ordinary"] if is_root else ["ordinary"]
     worlds = folder / "worlds"

@@ -15,7 +15,7 @@ import runpy
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from multiprocessing import util
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from ablations.running.execute import execute
 from lightning_modules import pretraining as fitting
 from lightning_modules.training.checkpoint import AtomicCheckpoints
 from lightning_modules.training.execution import Execution
+from tests.forking import forked, without_exec
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 
@@ -114,50 +115,6 @@ def held(attempt: Callable[..., int]) -> Callable[..., int]:
         return attempt(job, wait, *given, **named)
 
     return attempted
-
-
-def forked(work: Callable[[], object], closed: Callable[[int], bool] = lambda number: False) -> int:
-    """A new child at work, whose exit code is as that of a program; some of its descriptors are closed."""
-    child = os.fork()
-    if child:
-        return child
-    code: object = 1
-    try:
-        for number in filter(closed, map(int, os.listdir("/dev/fd"))):
-            try:
-                os.close(number)
-            except OSError:  # that of the list itself
-                continue
-        code = work() or 0
-    except SystemExit as end:
-        code = end.code or 0
-    except BaseException as error:
-        sys.stderr.write(f"{error!r}\n")
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code if isinstance(code, int) else 1)
-
-
-def without_exec(spawn: Callable[..., int]) -> Callable[..., int]:
-    """Forks the fork servers and ranks that multiprocessing starts as interpreters with a command."""
-
-    def spawned(path: str, arguments: Sequence[str | bytes], passed: Sequence[int]) -> int:
-        words = list(map(os.fsdecode, arguments))
-        command = words[(at := words.index("-c") + 1)]
-        if "resource_tracker" in command:
-            return spawn(path, arguments, passed)
-
-        def work() -> None:
-            for number in signal.Signals:
-                if callable(signal.getsignal(number)):
-                    signal.signal(number, signal.SIG_DFL)  # as a new program has it
-            sys.argv = ["-c", *words[at + 1 :]]
-            exec(command, {})
-
-        return forked(work, lambda number: number > 2 and number not in passed)
-
-    return spawned
 
 
 def born(call: str, arguments: list[str], environment: dict[str, str], folder: str, output: str) -> int:
