@@ -1,4 +1,7 @@
-"""Shape annotations, checked at every call while the tests run."""
+"""Shape annotations, checked while the tests run: the first calls of a function in each test, by night all.
+
+A training calls the same functions with the same shapes at every step, and a check takes as long as a small layer.
+"""
 
 import functools
 import random
@@ -11,7 +14,11 @@ import jaxtyping
 from beartype import beartype
 from jaxtyping import AbstractArray, install_import_hook, jaxtyped
 
+from tests.depth import NIGHTLY
+
 ROOT = Path(__file__).parents[1]
+_CHECKED = 4  # calls of a function in a test
+_test = 0  # its number
 
 
 def check(package: str) -> None:
@@ -33,10 +40,38 @@ def where_axes_are_named(**options: Any) -> Callable:
     wrap = jaxtyped(**options)
 
     def decorate(decorated: Any) -> Any:
-        is_plain = not isinstance(decorated, type) and not any(map(_names_axes, decorated.__annotations__.values()))
-        return decorated if is_plain else wrap(decorated)
+        if isinstance(decorated, type):
+            plain = decorated.__init__
+            wrapped: Any = wrap(decorated)
+            if not NIGHTLY and wrapped.__init__ is not plain:  # a dataclass, whose fields are checked when it is made
+                wrapped.__init__ = _at_first(plain, wrapped.__init__)
+            return wrapped
+        if not any(map(_names_axes, decorated.__annotations__.values())):
+            return decorated
+        return wrap(decorated) if NIGHTLY else _at_first(decorated, wrap(decorated))
 
     return decorate
+
+
+def next_test() -> None:
+    """Tells that another test begins: its first calls are checked again."""
+    global _test
+    _test += 1
+
+
+def _at_first(plain: Callable, checking: Callable) -> Callable:
+    """A function that is checked in its first calls of each test."""
+    test, calls = -1, 0
+
+    @functools.wraps(plain)
+    def called(*args: object, **kwargs: object) -> object:
+        nonlocal test, calls
+        if test != _test:
+            test, calls = _test, 0
+        calls += 1
+        return (checking if calls <= _CHECKED else plain)(*args, **kwargs)
+
+    return called
 
 
 def checked(function: Callable) -> Callable:

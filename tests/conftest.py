@@ -50,6 +50,11 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slow)
 
 
+def pytest_runtest_setup():
+    """See `tests.annotations`."""
+    annotations.next_test()
+
+
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path_factory, monkeypatch):
     """No test reads or writes the user's cache or data."""

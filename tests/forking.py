@@ -1,4 +1,4 @@
-"""Processes that are forks of this one, in which everything is imported: a new interpreter imports torch for seconds."""
+"""Processes that are forks of this one, in which all is imported: a new interpreter imports torch for seconds."""
 
 import os
 import signal

@@ -19,8 +19,8 @@ collect_ignore = [nursery.LAUNCHER.name]  # a program; the search for examples i
 
 
 @pytest.fixture
-def cached(tmp_path, monkeypatch):
-    """A folder; this process and the launchers keep their cache in it."""
+def cached(tmp_path, monkeypatch, forking):
+    """A folder; this process and the launchers keep their cache in it. All processes are forks."""
     monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "cache"))
     return tmp_path
 

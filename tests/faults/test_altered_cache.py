@@ -141,6 +141,7 @@ def test_folders_and_files_in_each_others_places_make_room(rerun):
     rerun(exchange, *(kind for kind in KINDS if not kind.startswith(inside)), *(f"{name}/*" for name in inside))
 
 
+@pytest.mark.usefixtures("forking")
 @pytest.mark.parametrize("executor", ["inline", "local"])
 def test_folders_in_place_of_a_runs_own_files_make_room(tmp_path, monkeypatch, executor):
     monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "cache"))
