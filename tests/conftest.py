@@ -133,6 +133,12 @@ def text_file(tmp_path_factory):
 
 
 @pytest.fixture
+def embedded(tmp_path_factory, monkeypatch):
+    """Tokenizers, stores and tasks that are made of the embedded corpus are kept for all tests with this fixture."""
+    monkeypatch.setenv("ABLATIONS_CACHE", str(of_all_workers(tmp_path_factory) / "embedded-cache"))
+
+
+@pytest.fixture
 def forking(monkeypatch):
     """What an execution starts, fork servers and ranks, are forks of the test's process. See `tests.forking`."""
     monkeypatch.setattr(util, "spawnv_passfds", without_exec(util.spawnv_passfds))

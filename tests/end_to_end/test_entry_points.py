@@ -26,10 +26,10 @@ from ablations.planning.plan import plan
 from ablations.study import Study
 from lightning_modules.places import project
 from tests import finished, tiny
-from tests.conftest import of_all_workers
 from tests.depth import NIGHTLY
 from tests.end_to_end import cells
 
+pytestmark = pytest.mark.usefixtures("embedded")
 RATES = "objectives.mlm.masking.rate"
 
 
@@ -38,12 +38,6 @@ def command(monkeypatch):
     """Runs a command in this process and returns its result."""
     runner = CliRunner()
     return lambda *words: runner.invoke(app, [str(word) for word in words], catch_exceptions=True)
-
-
-@pytest.fixture(autouse=True)
-def one_store(tmp_path_factory, monkeypatch):
-    """The embedded corpus is tokenised once for all tests here, whichever worker runs them."""
-    monkeypatch.setenv("ABLATIONS_CACHE", str(of_all_workers(tmp_path_factory) / "entry-points-cache"))
 
 
 def test_listings_come_for_people_and_for_programs(command):

@@ -109,6 +109,7 @@ def test_a_home_that_nobody_has_is_a_folder_that_is_missing(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("embedded")
 def test_a_notebook_that_fails_is_told_by_cell_and_error(answer, tmp_path, monkeypatch):
     import nbformat
 

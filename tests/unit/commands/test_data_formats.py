@@ -15,6 +15,7 @@ def call(*words):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("embedded")
 def test_formats_are_shown_by_the_papers_names():
     code, text = call("--scale", "smoke", "--length", "64", "--format", "json")
     assert code == 0, text

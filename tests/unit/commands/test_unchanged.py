@@ -249,6 +249,7 @@ HEAVY = {"torch", "scipy", "pandas", "matplotlib"}
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("embedded")
 def test_a_plan_that_nothing_changed_is_shown_without_torch(tmp_path):
     arguments = "plan", GRID, "--results-dir", str(tmp_path / "results")
     first, modules = run(*arguments)
@@ -264,6 +265,7 @@ def test_a_plan_that_nothing_changed_is_shown_without_torch(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("embedded")
 def test_pages_that_nothing_changed_stay_and_others_are_rebuilt(tmp_path):
     folder = tmp_path / "results"
     finished.records(folder, GRID)
@@ -282,6 +284,7 @@ def test_pages_that_nothing_changed_stay_and_others_are_rebuilt(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("embedded")
 def test_a_plan_on_texts_of_ones_own_sees_their_change(tmp_path):
     """Their files lie where nobody looks for a change of what was said."""
     file, arguments = tiny.grid(tmp_path), ("--scale", "smoke", "--results-dir", str(tmp_path / "results"))

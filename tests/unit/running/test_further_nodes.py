@@ -46,7 +46,7 @@ def killed(told):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("forking")
 @pytest.mark.parametrize(("count", "outcome"), [([4, 5], "oom"), ([4, 4], "killed")])
 def test_a_rank_that_the_kernel_kills_for_memory_says_so(meeting, monkeypatch, count, outcome):
     counted = iter(count)

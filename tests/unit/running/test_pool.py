@@ -129,7 +129,7 @@ def killed(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("forking")
 @pytest.mark.parametrize(("count", "outcome"), [([4, 5], "oom"), ([4, 4], "killed")])
 def test_a_process_that_a_node_kills_for_memory_is_recorded_so_and_tried_again(made, monkeypatch, count, outcome):
     """The node tells by what its kernel counts; the launcher's own counts nothing."""

@@ -194,6 +194,7 @@ def test_page_and_sidecars_name_the_runs_of_searches(tmp_path, trainings):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:constrained_layout not applied")  # curves of four steps
+@pytest.mark.usefixtures("embedded")
 def test_two_phases_end_to_end_and_the_same_page_from_the_records(tmp_path):
     grid = written(tmp_path, TWO.replace("seeds: 2", "seeds: 1"), seeds=1, steps=4)
     words = ["run", grid, "--scale", "smoke", "--executor", "inline", "--no-notebook", "--results-dir"]
@@ -304,6 +305,7 @@ def test_the_example_of_new_grids_is_valid(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("embedded")
 def test_a_recipe_is_chosen_on_the_training_set_and_judged_on_the_dev_set(tmp_path):
     search = (
         "tasks: [bigram_shift]\nsearch:\n  set: {finetuning.validation_share: 0.05}\n"
