@@ -1,4 +1,4 @@
-"""At every scale, every head count and direction: the state that is read keeps something of distant tokens.
+"""At every scale, head counts and directions: the state that is read keeps something of distant tokens.
 
 Otherwise tasks read from one state are blind, and a comparison of heads, widths or directions compares reach.
 """
@@ -10,7 +10,7 @@ from lightning_modules.analysis.reach import LEAST, relative
 from lightning_modules.backbones import Transformer
 from lightning_modules.systems import BERT_BASE
 from tests.contract.test_cell_identities import cells_of
-from tests.depth import NIGHTLY
+from tests.depth import NIGHTLY, crossed
 
 # Only local prediction is measured there, nothing is read from one state, and no grid varies heads or direction.
 SHORT_SIGHTED = {"demo-scratch"}
@@ -38,8 +38,12 @@ def shapes():
     return [pytest.param(*shape, id=scale) for shape, scale in known.items() if shape[0].positions != REFERENCE]
 
 
-@pytest.mark.parametrize("direction", DIRECTIONS)
-@pytest.mark.parametrize(("model", "length"), shapes())
+def directed():
+    """Every shape in some direction, and every direction at some shape; by night all in all."""
+    return [pytest.param(*shape.values, way, id=f"{shape.id}-{way}") for shape, way in crossed(shapes(), DIRECTIONS)]
+
+
+@pytest.mark.parametrize(("model", "length", "direction"), directed())
 def test_every_head_count_and_direction_of_a_scale_sees_far(model, length, direction):
     layers = model.num_layers + (model.num_layers % 2 if direction == "two_way" else 0)
     for heads in HEADS:

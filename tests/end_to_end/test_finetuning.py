@@ -15,6 +15,7 @@ from lightning_modules.tasks.datasets import bigram_shift
 from lightning_modules.training.recorder import CHECKPOINT, Diverged, Interrupted
 from lightning_modules.training.weights import WEIGHTS
 from tests import tiny as simple
+from tests.depth import some
 from tests.toy import COUNTS, toy_task
 
 SETTINGS = FineTuning().but(
@@ -81,7 +82,7 @@ def test_a_run_repeats_and_a_seed_matters(tuning, tmp_path):
     assert one.metrics["toy.dev_loss"] != third.metrics["toy.dev_loss"]
 
 
-@pytest.mark.parametrize("stop", [1, STEPS // 3 - 1, STEPS // 3, STEPS // 3 + 4, STEPS])
+@pytest.mark.parametrize("stop", some([STEPS // 3, 1, STEPS // 3 - 1, STEPS, STEPS // 3 + 4], 2))
 def test_resuming_is_bitwise_equal(tuning, tmp_path, stop, straight):
     """Stopped after any step, at an epoch's end too, with a fresh process's generators, all comes out the same."""
     if not straight:
