@@ -252,6 +252,7 @@ class TestPairs:
         assert wrong in text
         assert f"'{near}'" in text
 
+    @pytest.mark.slow
     def test_methods_are_scored_on_both_questions_and_what_is_left_out_is_said(self, text_of_pairs, monkeypatch):
         monkeypatch.setattr("ablations.planning.filling.bert", lambda _: text_of_pairs)
         code, text = call("pairs", "--length", "48", "--count", "40", "--shown", "all", "--shown", "first")

@@ -29,6 +29,7 @@ def rows():
     return simulation.error_rates(200)
 
 
+@pytest.mark.slow
 def test_the_same_numbers_come_again_and_shares_are_shares(rows):
     assert simulation.error_rates(10) == simulation.error_rates(10)
     for row in rows:

@@ -339,6 +339,7 @@ def test_the_page_is_made_of_the_published_numbers():
     assert page == (PUBLISHED / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_what_is_published_can_be_simulated_again():
     """The same numbers with the pinned libraries; others may draw other noise, which moves shares a little."""
     for old, new in zip(published("power"), simulation.power(), strict=True):

@@ -45,6 +45,7 @@ class TestWikipediaMini:
             documents("wikipedia-mini", "train")
 
 
+@pytest.mark.slow
 class TestWikipediaUnread:
     @pytest.mark.slow
     def test_is_the_rest_of_the_dump_and_holds_out_what_repeats_nothing(self):

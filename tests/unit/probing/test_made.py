@@ -14,6 +14,7 @@ from lightning_modules.probing.made import probe as made_probe
 from lightning_modules.probing.made.probe import MADE
 from tests.messages import naming
 
+pytestmark = pytest.mark.slow  # examples are made anew for every probe in most tests
 _SUBJECTS = ("the old man", "the children", "a small dog", "her two sisters", "this letter", "the captain")
 _VERBS = ("is", "are", "was", "were", "has been", "have been")
 _RESTS = ("near the {0} of the {1}", "with a {0} for the {1}", "in her {0} after that {1}", "beside a {0} without {1}")

@@ -47,6 +47,7 @@ def test_an_example_adds_what_is_lost_without_it(name):
         assert count * whole - (count - 1) * without == pytest.approx(values[n], abs=0.08)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METRICS)
 def test_the_spread_of_a_difference_is_that_of_a_bootstrap_of_examples(name):
     """Two answerers of the same examples, drawn again together."""
