@@ -8,6 +8,7 @@ from ablations.claims.contrasts import asked_cells
 from ablations.claims.judging import verdicts
 from ablations.claims.margins import source
 from ablations.claims.verdict import Verdict
+from ablations.claims.verdict_text import families_text
 from ablations.core.formatting import markdown_text
 from ablations.core.metrics import EXACT
 from ablations.measurements.measurements import Measurements
@@ -63,15 +64,15 @@ def hypotheses(grid: Grid, cells: Sequence[Cell]) -> list[Hypothesis]:
 
 def text(stated: Sequence[Hypothesis]) -> str:
     """The hypotheses as a list in Markdown; below it the rule of decision and remarks."""
-    rule = _rule(stated[0].verdict.family, stated[0].verdict.looks)
+    rule = _rule([hypothesis.verdict for hypothesis in stated])
     lines = [f"{n}. {_sentences(hypothesis)}" for n, hypothesis in enumerate(stated, start=1)]
     return "\n".join(lines) + f"\n\n{rule}\n" + "".join(f"\n* {line}" for line in _remarks(stated))
 
 
-def _rule(family: int, looks: Sequence[int]) -> str:
-    if not family:
+def _rule(verdicts: Sequence[Verdict]) -> str:
+    looks, tests = verdicts[0].looks, families_text(verdicts)
+    if not tests:
         return "No claim of this grid is tested at this scale."
-    tests = f"the {family} tests" if family > 1 else "the one test"
     seeds = f"{looks[0]} seeds" + "".join(f", then {more} for what is open" for more in looks[1:])
     return (
         f"Claims are judged at {seeds}. The interval counts the noise of runs, pooled over cells (that of fine-tunings "

@@ -22,17 +22,16 @@ step may go the other way.
 
 A grid is judged at fixed numbers of seeds (its looks). A verdict that is reached at the first is final and is computed
 from the seeds of that look alone; claims that are open may be judged once more. The correction (``core.looks``) is
-Holm's over the distinct tests among the claims that the scale judges, within looks, measured or not, without those on
-tasks that it leaves out: the family is fixed before there are results. Claims about one contrast of cells on one metric
-are one test, however they bracket it. A metric without noise, such as a number of parameters, is compared directly and
-is no test.
+Holm's over the distinct tests among the planned claims that the scale judges, within looks, measured or not; post hoc
+claims are corrected for all of them besides (``families.py``).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ablations.claims.alignment import aligned
-from ablations.claims.contrasts import Sides, collect, computing, official, unmeasured
+from ablations.claims.contrasts import Sides, collect, computing, official
+from ablations.claims.families import families, test_of
 from ablations.claims.floors import floored, floors, named, unlearned
 from ablations.claims.margins import margin
 from ablations.claims.outcomes import (
@@ -51,21 +50,18 @@ from ablations.claims.rates import differs_at_common
 from ablations.claims.relations import RELATIONS, Better, Floored, Trend, Way
 from ablations.claims.verdict import Verdict
 from ablations.claims.verdict_text import published, sentence
-from ablations.core.estimates import Estimate, summed
+from ablations.core.estimates import Estimate
 from ablations.core.formatting import split_unit
-from ablations.core.looks import Decision, Looks, decided
+from ablations.core.looks import Decision, Looks, decided_in_families
 from ablations.core.metrics import EXACT
 from ablations.core.statistics import LEVEL, Interval
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.sides import side_of
 from ablations.measurements.variances import about
-from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
-from ablations.schema.grid import Grid
 from lightning_modules.tasks import TASKS
 from lightning_modules.zero_shot.table import ZERO_SHOT
 
-__all__ = ["CONTRADICTS", "NOT_RESOLVED", "REPLICATES", "Verdict", "first_look", "tally", "tests", "verdicts"]
+__all__ = ["CONTRADICTS", "NOT_RESOLVED", "REPLICATES", "Verdict", "first_look", "tally", "verdicts"]
 
 _NOTHING = Interval(None, None, None, 0, LEVEL)
 
@@ -121,40 +117,6 @@ class _Case:
     def shown_p(self) -> float | None:
         """The p value to print; None without a test."""
         return self.p if self.estimates and self.estimates[0].error and not self.is_exact else None
-
-
-def tests(claims: Sequence[Claim], grid: Grid, cells: Sequence[Cell]) -> dict[tuple[object, ...], list[Claim]]:
-    """The claims of each distinct test, in order: the same weights of the same cells, metric and question of size.
-
-    Claims about tasks that the scale leaves out are not among them.
-    """
-    by_test: dict[tuple[object, ...], list[Claim]] = {}
-    for claim in claims:
-        if claim.metric not in EXACT and not unmeasured(claim, cells):
-            by_test.setdefault(_test(claim, grid, cells), []).append(claim)
-    return by_test
-
-
-def _test(claim: Claim, grid: Grid, cells: Sequence[Cell]) -> tuple[object, ...]:
-    """What makes two claims one test: the weights of the cells up to their sign, so brackets do not count."""
-    relation = RELATIONS[claim.relation]
-    named = [_name(grid, cells, side) for side in claim.asked]
-    rows = relation.weights(claim)
-    if len(relation.tested(rows)) == 1:
-        weights = sorted(summed(zip(named, rows[0], strict=True)).items())
-        first = weights[0][1] if weights else 1.0
-        contrast: object = tuple((name, round(weight / first, 9)) for name, weight in weights)
-    else:
-        contrast = tuple(named)  # each step in its order
-    bound = {"~": margin(claim), "ratio": claim.ratio}.get(claim.relation)
-    kind = claim.relation if claim.relation in ("ratio", "ordering", "trend", "spread") else claim.size
-    return kind, contrast, claim.metric, claim.against, margin(claim) if claim.size else bound
-
-
-def _name(grid: Grid, cells: Sequence[Cell], side: dict[str, object]) -> str:
-    """The cell that a side names; its values if there is no such cell."""
-    fitting = side_of(grid, cells, side)
-    return fitting[0].label if len(fitting) == 1 else repr(sorted({**grid.baseline, **side}.items(), key=str))
 
 
 def verdicts(measured: Measurements) -> list[Verdict]:
@@ -295,19 +257,20 @@ def _judged(measured: Measurements, looks: int | None = None) -> list[_Judged]:
     cases = [[_case(claim, at) for claim in claims]
              for at in (measured.at_look(look) for look in range(1, (looks or len(numbers)) + 1))]  # fmt: skip
     reached = _reached(cases, numbers)
-    family = tests(claims, measured.grid, measured.cells)
-    places = {test: [claims.index(claim) for claim in members] for test, members in family.items()}
+    found = families(claims, measured.grid, measured.cells)
+    places = {test: [claims.index(claim) for claim in found.deciding(test)] for test in found.tests}
     p_values = {
         test: [min(cases[look][n].p for n in members) for look in range(min(reached[n] for n in members))]
         for test, members in places.items()
     }
-    decisions = dict(zip(p_values, decided(list(p_values.values()), Looks(numbers)), strict=True))
+    decisions = decided_in_families(p_values, found.planned, Looks(numbers))
     exact = Decision(1, False, LEVEL, 1.0)
     judged = []
     for place, claim in enumerate(claims):
-        key = _test(claim, measured.grid, measured.cells)
-        decision, test = decisions.get(key, exact), list(family).index(key) if key in family else None
-        judged.append(_Judged(cases[max(1, decision.look) - 1][place], decision, len(family), test, numbers))
+        key = test_of(claim, measured.grid, measured.cells)
+        decision, test = decisions.get(key, exact), list(found.tests).index(key) if key in found.tests else None
+        case = cases[max(1, decision.look) - 1][place]
+        judged.append(_Judged(case, decision, found.size(claim, key), test, numbers))
     return judged
 
 

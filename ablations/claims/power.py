@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from ablations.claims.contrasts import Sides, collect, measuring_runs, official
-from ablations.claims.judging import tests
+from ablations.claims.families import families, test_of
 from ablations.claims.margins import margin, source
 from ablations.claims.published_claims import RELATIONS as IN_WORDS
 from ablations.claims.relations import RELATIONS
@@ -97,12 +97,12 @@ def prospects(
         records: Finished runs of any grids, for claims without a pilot.
     """
     here = measured[scale]
-    looks, family = Looks(here.looks), len(tests([official(c, here.cells) for c in grid.claims], grid, here.cells))
-    level = 1 - nominal_alpha((1 - LEVEL) / max(1, family), looks)
-    pilots = {scale: here, **measured}
+    looks, pilots = Looks(here.looks), {scale: here, **measured}
     claims = [official(claim, here.cells) for claim in grid.claims]
-    found = []
+    corrected, found = families(claims, grid, here.cells), []
     for claim in claims:
+        tests = corrected.size(claim, test_of(claim, grid, here.cells))
+        level = 1 - nominal_alpha((1 - LEVEL) / max(1, tests), looks)
         known = _noise(claim, here, pilots, records)
         found += [_prospect(claim, look, here, known, level) for look in range(1, len(looks.n) + 1)]
     return found
@@ -255,7 +255,7 @@ def _notes(told: Sequence[Prospect], looks: Sequence[tuple[int, int]]) -> list[s
     notes = [
         f"Claims are judged at {numbers} seeds, fixed in the grid; what the first look decides is final, and only "
         "cells of open claims get the seeds of a second. Visible: the smallest true difference seen with "
-        f"{100 * POWER:g} % power, at the level of Holm's first step over all claims of the grid and both looks. Power "
+        f"{100 * POWER:g} % power, at the level of Holm's first step over the claims of the grid and both looks. Power "
         "of equality: the chance to show a difference inside the margin if there is none."
     ]
     notes += _of_noise(told)

@@ -24,7 +24,7 @@ from ablations.claims.margins import PUBLISHED, published_effect, source
 from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, THREATS, Direction, Reason, Size
 from ablations.claims.published_claims import PublishedClaim, claims, counted_as, papers, unknown
 from ablations.claims.verdict import Verdict
-from ablations.core.looks import Looks, decided, overall_alpha
+from ablations.core.looks import Looks, decided_in_families, overall_alpha
 from ablations.measurements.dictionary import unit
 from ablations.measurements.measurements import Measurements
 from lightning_modules.config import ConfigError
@@ -71,7 +71,8 @@ class Answer:
         threat, because: The threat to its validity, and why; empty without one.
         test: Which of the grid's tests it is; two answers of a grid may be one test.
         p: Two-sided, corrected for looks and not for claims; None if it is no test.
-        survives: Whether it survives Holm's correction over all judged tests of its scale; None if it is no test.
+        survives: Whether it survives Holm's correction over all judged tests of its scale, planned ones among
+            themselves; None if it is no test.
     """
 
     claim: str
@@ -306,16 +307,25 @@ def answers(cards: Iterable[tuple[str, str, Mapping[str, Any]]], done: Container
 
 
 def _corrected(verdicts: Sequence[Answer]) -> list[Answer]:
-    """The verdicts, each with whether it survives Holm's correction over the judged tests of all grids at its scale."""
-    families: dict[str, dict[tuple[str, int], float]] = {}  # scale -> (grid, test) -> p
+    """The verdicts, each with whether it survives Holm's correction over the judged tests of all grids at its scale.
+
+    Post hoc tests have a family of their own, as within a grid (`families.py`).
+    """
+    found: dict[str, dict[tuple[str, int], float]] = {}  # scale -> (grid, test) -> p
+    planned = {(one.scale, one.grid, one.test) for one in verdicts if not one.post_hoc}
     for one in verdicts:
-        if one.outcome != NOT_RUN and one.p is not None and one.test is not None:
-            known = families.setdefault(one.scale, {})
+        decides = not one.post_hoc or (one.scale, one.grid, one.test) not in planned
+        if one.outcome != NOT_RUN and one.p is not None and one.test is not None and decides:
+            known = found.setdefault(one.scale, {})
             known[one.grid, one.test] = min(one.p, known.get((one.grid, one.test), 1.0))
     rejected = {
         (scale, *key): decision.rejected
-        for scale, known in families.items()
-        for key, decision in zip(known, decided([[p] for p in known.values()], Looks((1,))), strict=True)
+        for scale, known in found.items()
+        for key, decision in decided_in_families(
+            {test: [p] for test, p in known.items()},
+            {test for test in known if (scale, *test) in planned},
+            Looks((1,)),
+        ).items()
     }
     return [
         replace(one, survives=None if one.test is None else rejected.get((one.scale, one.grid, one.test)))
@@ -328,12 +338,13 @@ class Surviving:
     """How many verdicts on published claims the correction over all grids of a scale leaves.
 
     Attributes:
-        tests: The number of distinct tests that are judged there.
+        tests: The number of distinct tests that are judged there; planned: of those that are not post hoc.
         settled: The number of settled verdicts, without threats, on published claims.
         left: How many of these survive.
     """
 
     tests: int
+    planned: int
     settled: int
     left: int
 
@@ -342,8 +353,9 @@ def surviving(board: Sequence[Entry], scale: str) -> Surviving:
     """What Holm's correction over all judged tests of a scale leaves of its settled verdicts."""
     found = [answer for entry in board for answer in entry.answers if answer.scale == scale]
     tests = {(answer.grid, answer.test) for answer in found if answer.survives is not None}
+    planned = {(one.grid, one.test) for one in found if one.survives is not None and not one.post_hoc}
     settled = [answer for answer in found if answer.outcome in (REPLICATES, CONTRADICTS)]
-    return Surviving(len(tests), len(settled), sum(answer.survives_all for answer in settled))
+    return Surviving(len(tests), len(planned), len(settled), sum(answer.survives_all for answer in settled))
 
 
 def entries(measured: Sequence[Answer], asked: Mapping[str, Sequence[str]]) -> list[Entry]:

@@ -1,5 +1,6 @@
 """Verdicts as whole sentences: the outcome, the effect and its interval."""
 
+from collections.abc import Sequence
 from decimal import Decimal
 
 from ablations.claims.margins import PUBLISHED, source
@@ -29,6 +30,14 @@ def published(claim: Claim) -> str:
         return f"{metric} {', '.join(map(str, values))}{after}".strip()
     a, b = values
     return f"{metric} {a} against {b}{after}, {printed_difference(a, b)}".strip()
+
+
+def families_text(verdicts: Sequence[Verdict]) -> str:
+    """``the 9 planned tests (for post hoc claims over all 13)``: what the claims of a grid are corrected for."""
+    planned, every = min(verdict.family for verdict in verdicts), max(verdict.family for verdict in verdicts)
+    if planned in (0, every):
+        return "the one test" if every == 1 else f"the {every} distinct tests" if every else ""
+    return f"the {planned} planned test{'s' * (planned > 1)} (for post hoc claims over all {every})"
 
 
 def amount(verdict: Verdict) -> str:

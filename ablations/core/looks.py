@@ -10,15 +10,17 @@ A family is corrected by Holm's procedure within looks (Maurer and Bretz, Statis
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import cast
+from typing import TypeVar, cast
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from ablations.core.statistics import LEVEL
+
+Test = TypeVar("Test", bound=Hashable)
 
 _NODES = 200
 _SMALLEST = 1e-300  # below, a normal quantile is infinite
@@ -135,6 +137,24 @@ def decided(p: Sequence[Sequence[float]], looks: Looks, level: float = LEVEL) ->
             if look == 1 or place in reached:
                 decisions[place] = Decision(look if place in reached else 0, rejected, 1 - nominal, adjusted)
     return decisions
+
+
+def decided_in_families(
+    p: Mapping[Test, Sequence[float]], planned: Container[Test], looks: Looks, level: float = LEVEL
+) -> dict[Test, Decision]:
+    """:func:`decided` for planned tests among themselves, and for post hoc ones among all.
+
+    So nothing that is added post hoc moves a planned decision, and a post hoc test has the decision that it would have
+    if all were planned: it errs at most as often as one of that family.
+
+    Args:
+        p: For each test what :func:`decided` takes.
+        planned: The planned tests; the others are post hoc.
+        looks, level: As there.
+    """
+    among_all = dict(zip(p, decided(list(p.values()), looks, level), strict=True))
+    kept = {test: values for test, values in p.items() if test in planned}
+    return among_all | dict(zip(kept, decided(list(kept.values()), looks, level), strict=True))
 
 
 def _holm(p: Sequence[float], looks: Looks, level: float, floor: float) -> list[tuple[bool, float, float]]:

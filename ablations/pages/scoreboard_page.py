@@ -193,9 +193,10 @@ def _summaries(entries: Sequence[scoreboard.Entry], levels: Sequence[str], snaps
 def _survival(entries: Sequence[scoreboard.Entry], scale: str) -> str:
     """How many settled verdicts the correction over all grids leaves, as a paragraph of Markdown."""
     found = scoreboard.surviving(entries, scale)
+    later = f", or for post hoc ones over these and {found.tests - found.planned} more" * (found.tests > found.planned)
     return (
         f"Of {found.settled} settled verdicts without a threat, {found.left} survive Holm's correction over all "
-        f"{found.tests} judged tests of published claims at this scale (`ablations claims --survives`).\n"
+        f"{found.planned} judged tests of published claims at this scale{later} (`ablations claims --survives`).\n"
     )
 
 

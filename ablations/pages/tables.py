@@ -15,7 +15,7 @@ import pandas as pd
 from ablations.claims import margins
 from ablations.claims.floors import listed
 from ablations.claims.verdict import Verdict
-from ablations.claims.verdict_text import amount, direction_text, size_text
+from ablations.claims.verdict_text import amount, direction_text, families_text, size_text
 from ablations.core import store
 from ablations.core.formatting import (
     Entry,
@@ -368,11 +368,11 @@ def _measure(verdict: Verdict) -> str:
 def _claim_notes(verdicts: Sequence[Verdict]) -> list[str]:
     if not verdicts:
         return []
-    family, looks = verdicts[0].family, verdicts[0].looks
+    looks, sizes = verdicts[0].looks, families_text(verdicts)
     later = f" and over {len(looks)} looks, at {' and '.join(map(str, looks))} seeds" if len(looks) > 1 else ""
     notes = [
         "Direction: whether the adjusted interval excludes 0. Size: whether it lies inside the margin, beyond it or "
-        f"astride. Holm's correction over the {family} distinct test{'s' * (family > 1)} of the grid's claims{later}; "
+        f"astride. Holm's correction over {sizes} of the grid's claims{later}; "
         "a verdict that is reached at the first look is final. Positive means that a is better than b. The "
         f"{_PERCENT} interval beside the effect is not adjusted. {verdicts[0].pools} The text and the pairs that are "
         "held out, and the dev examples, are fixed: every run shares them. Detectable: the smallest true effect seen "
@@ -390,7 +390,9 @@ def _claim_notes(verdicts: Sequence[Verdict]) -> list[str]:
             "within each. It is another question than pretraining from random weights."
         )
     if any(v.claim.post_hoc for v in verdicts):
-        notes.append("Post hoc: stated after runs of the grid had been seen.")
+        notes.append(
+            "Post hoc: stated after runs of the grid had been seen. Such a claim moves no number of a planned one."
+        )
     return notes
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from ablations.claims import judging
+from ablations.claims.families import families
 from ablations.claims.margins import margin
 from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, Direction, Reason, Size
 from ablations.claims.relations import RELATIONS
@@ -304,7 +305,7 @@ def test_mirrored_sides_are_one_test_and_ordered_ones_are_not():
 
 def family(*claims):
     grid = make_grid(axes={RATE: list(RATES)}, claims=[claim.but(id=f"c{n}") for n, claim in enumerate(claims)])
-    return len(judging.tests(grid.claims, grid, CELLS))
+    return len(families(grid.claims, grid, CELLS).tests)
 
 
 @pytest.mark.slow

@@ -96,9 +96,9 @@ def test_what_survives_one_grid_need_not_survive_the_board():
     large = [*small, judged_elsewhere("h", NOT_RESOLVED, *[0.5] * 20)]
     assert not any(answer.survives for answer in answers(large, {"r"}))
     board = entries(answers(large, {"r"}), {})
-    assert surviving(board, "laptop") == Surviving(tests=21, settled=1, left=0)
+    assert surviving(board, "laptop") == Surviving(tests=21, planned=21, settled=1, left=0)
     alone = entries(answers(small, {"r"}), {})
-    assert surviving(alone, "laptop") == Surviving(tests=1, settled=1, left=1)
+    assert surviving(alone, "laptop") == Surviving(tests=1, planned=1, settled=1, left=1)
 
 
 def test_two_answers_by_one_test_are_one_test():
