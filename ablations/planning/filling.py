@@ -69,11 +69,16 @@ def _with_scale(grid: Grid, name: str) -> Grid:
 
 
 def _entry(grid: Grid, files: Sequence[ScaleFile]) -> Scale:
-    """A grid's entry for a scale, or for the nearest scale in the line, completed from the files."""
+    """A grid's entry for a scale, or for the nearest scale in the line, completed from the files.
+
+    How long trials are, and how far a search goes, an entry says of its own scale alone.
+    """
     place = next((n for n, file in enumerate(files) if file.name in grid.scales), len(files))
     taken = grid.scales[files[place].name] if place < len(files) else Scale()
     newer = {path for file in files[:place] for path in (*file.set, *file.pins)}
     described = taken.description if place == 0 else ""
+    if place and taken.search:  # as one scale was run
+        taken = taken.model_copy(update={"search": taken.search.model_copy(update={"length": None, "extend": None})})
     own = taken.model_copy(update={"description": described or files[0].description, "set": _without(taken.set, newer)})
     base = _base(grid, own, merged(files, pinned=SYSTEM_AXIS not in grid.axes))
     knobs = _without(taken.set, newer & base.keys())

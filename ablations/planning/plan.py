@@ -411,7 +411,7 @@ def _check_size(grid: Grid, scale: str, cells: int, seeds: int | None) -> None:
     count = seeds or grid.looks_at(scale)[-1]
     runs = cells * count * (1 + len(tasks) + len(measured_at(grid, scale)))
     if search:
-        trials = math.prod(map(len, search.axes.values()))
+        trials = math.prod(map(len, search.axes.values())) + search.extend
         runs += cells * trials * search.seeds * (1 + len(tasks_behind(search.metric, tasks)))
     if runs > _MOST_RUNS:
         text = f"{runs:,} runs ({cells:,} cells, {count:,} seeds); a plan has at most {_MOST_RUNS:,}: use fewer seeds"

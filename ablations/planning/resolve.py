@@ -7,7 +7,7 @@ from ablations.core.counted import counted
 from ablations.core.store import Lookup
 from ablations.planning.afterwards import check_askable, examples_of, measured_at, tasks_at
 from ablations.planning.cells import Values, Workshop, label, stand_ins
-from ablations.planning.search import ONLY_TRIALS, choose, combinations, search_at, shortened, tasks_behind
+from ablations.planning.search import ONLY_TRIALS, beyond, choose, combinations, search_at, shortened, tasks_behind
 from ablations.planning.search import seeds as seeds_of
 from ablations.schema.cell import Cell, Trial
 from ablations.schema.grid import FINETUNING, FIRST_SEARCH_SEED, VALIDATION, Grid, Search
@@ -123,15 +123,20 @@ class Resolver:
 
     def _searched(self, values: Values, seeds: Sequence[int], search: Search) -> Cell:
         """A cell with a search; until that is complete, the cell has no runs of its own."""
-        tried, tasks = combinations(search), tasks_behind(search.metric, self._tasks)
-        named = [{"values": combination, "label": label({**values, **combination})} for combination in tried]
-        trials = tuple(
-            Trial(**name, **self._made({**values, **search.set, **name["values"]}, seeds_of(search), tasks, search))
-            for name in named
-        )
-        best = choose(trials, search, self.records)
-        made = self._made({**values, **tried[best or 0]}, seeds, tuple(self._tasks))
-        more: dict[str, Any] = {"search": trials, "chosen": {} if best is None else tried[best], "looks": self.looks}
+        tasks = tasks_behind(search.metric, self._tasks)
+
+        def trial(tried: Values) -> Trial:
+            made = self._made({**values, **search.set, **tried}, seeds_of(search), tasks, search)
+            return Trial(values=tried, label=label({**values, **tried}), **made)
+
+        trials = [trial(tried) for tried in combinations(search)]
+        while (best := choose(trials, search, self.records)) is not None and (
+            further := beyond(search, [one.values for one in trials], best)
+        ):
+            trials.append(trial(further))
+        made = self._made({**values, **trials[best or 0].values}, seeds, tuple(self._tasks))
+        chosen = {} if best is None else trials[best].values
+        more: dict[str, Any] = {"search": tuple(trials), "chosen": chosen, "looks": self.looks}
         if best is None:
             more["awaited"] = (*made["runs"], *made["finetunings"], *made["zero_shot"])
             made |= {"runs": (), "finetunings": (), "zero_shot": ()}

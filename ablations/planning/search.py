@@ -35,6 +35,7 @@ def search_at(grid: Grid, scale: str) -> Search | None:
     axes = {path: own.axes.get(path, values) for path, values in grid.search.axes.items()}
     changes = {"axes": axes, "seeds": own.seeds or grid.search.seeds, "better": direction(grid, grid.search)}
     changes["length"] = own.length or grid.search.length
+    changes["extend"] = grid.search.extend if own.extend is None else own.extend
     return grid.search.model_copy(update=changes)
 
 
@@ -50,6 +51,64 @@ def combinations(search: Search) -> list[Values]:
     [{'optimizer.peak_lr': 0.001}, {'optimizer.peak_lr': 0.003}]
     """
     return [dict(zip(search.axes, values, strict=True)) for values in itertools.product(*search.axes.values())]
+
+
+def beyond(search: Search, tried: Sequence[Values], best: int) -> Values | None:
+    """The combination that a cell tries next, one step beyond an end of a range at which its best lies.
+
+    A step multiplies by as much as the last one towards that end, rounded to three digits; the other knobs stay at
+    their best values. The first knob of the file that is at an end goes first.
+
+    >>> search = Search(axes={"optimizer.peak_lr": (1e-3, 2e-3)}, metric="heldout.loss", extend=1)
+    >>> beyond(search, combinations(search), best=1)
+    {'optimizer.peak_lr': 0.004}
+
+    Args:
+        search: From `search_at`.
+        tried: Its combinations, and what was tried beyond them.
+        best: The place of the best of these.
+
+    Returns:
+        None if the best lies within all ranges, or as many were tried as the search allows.
+    """
+    if len(tried) - len(combinations(search)) >= search.extend:
+        return None
+    chosen = tried[best]
+    for path in extendable(search):
+        others = {**chosen, path: None}
+        row = sorted(values[path] for values in tried if {**values, path: None} == others)
+        for end in (row, row[::-1]):
+            if chosen[path] == end[-1]:
+                return {**chosen, path: _next(*end[-2:])}
+    return None
+
+
+def extendable(search: Search) -> list[str]:
+    """The knobs whose range goes on: two positive numbers or more."""
+    return [
+        path
+        for path, values in search.axes.items()
+        if len(values) > 1
+        and all(isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0 for value in values)
+    ]
+
+
+def farthest(search: Search) -> list[Values]:
+    """The last combinations that a search may try beyond the ends of its ranges."""
+    first, found = combinations(search)[0], []
+    for path in extendable(search) if search.extend else ():
+        row = sorted(search.axes[path])
+        for before, end in (row[-2:], row[1::-1]):
+            for _ in range(search.extend):
+                before, end = end, _next(before, end)
+            found.append({**first, path: end})
+    return found
+
+
+def _next(before: float, end: float) -> float:
+    """The number that follows two of a geometric sequence; whole after whole ones."""
+    value = float(f"{end * end / before:.3g}")
+    return max(1, round(value)) if isinstance(before, int) and isinstance(end, int) else value
 
 
 def validation_share(search: Search) -> float | None:

@@ -30,12 +30,17 @@ def rules(grid: Grid, scale: str) -> list[str]:
     return [
         f"Every cell makes the same search: {count} combination{'s' * (count > 1)} ({tried}), each from {listed} "
         f"and with {_budget(search)}the budget of the cell's own runs. The combination with the best mean "
-        f"{criterion(grid)} is evaluated, from seeds that no search uses.{scored_on(search)}"
+        f"{criterion(grid)} is evaluated, from seeds that no search uses.{_extended(search)}{scored_on(search)}"
     ]
 
 
 def _budget(search: Search) -> str:
     return "" if search.length == 1 else f"{quantity(100 * search.length)} % of "
+
+
+def _extended(search: Search) -> str:
+    more = f"{search.extend} more combination{'s' * (search.extend > 1)}"
+    return f" Where the best lies at an end of a range, a cell tries up to {more} beyond it." * bool(search.extend)
 
 
 def scored_on(search: Search) -> str:

@@ -116,7 +116,7 @@ def execute_phases(
     execution: Execution = ALONE,
     until: float | None = None,
 ) -> Summary:
-    """Executes a plan and, as long as that completes searches, the plan that follows from them.
+    """Executes a plan and, as long as that completes or extends searches, the plan that follows from them.
 
     Each phase follows from the records, so an interrupted one continues where it stopped. A failure in one phase is
     retried in the next.
@@ -144,8 +144,9 @@ def execute_phases(
             how = {"retries": retries, "on_event": on_event, "execution": execution, "until": until}
             done = execute(plan, records, executor, **how)
         whole = whole.then(done)
-        before, plan = len(plan.open), resolve()
-        if whole.problems or whole.left or len(plan.open) >= before:
+        before, plan = plan, resolve()
+        is_further = bool({run.id for run in plan.runs} - {run.id for run in before.runs})
+        if whole.problems or whole.left or not before.open or not is_further:
             break
     if plan.open and not whole.left:
         named = "; ".join(cell.label for cell in plan.open)

@@ -70,6 +70,12 @@ class Search(Settings):
     )
     seeds: int = knob(1, "Number n of seeds: 1000 to 1000 + n-1; evaluations use seeds below 1000.", ge=1, le=1000)
     length: float = knob(1.0, "Share of an evaluation's pretraining steps that a trial trains for.", gt=0, le=1)
+    extend: int = knob(
+        0,
+        "How many more combinations a cell tries at most where its best lies at an end of a range, each a step beyond.",
+        ge=0,
+        le=10,
+    )
 
 
 class Ladder(Settings):

@@ -40,6 +40,9 @@ class ScaleSearch(Settings):
     axes: dict[str, tuple[Any, ...]] = knob({}, "Searched knob -> values that replace the grid's at this scale.")
     seeds: int | None = knob(None, "Number of the search's seeds; by default the grid's.", ge=1, le=1000)
     length: float | None = knob(None, "Share of the steps that a trial trains for; by default the grid's.", gt=0, le=1)
+    extend: int | None = knob(
+        None, "How many more combinations a cell tries at an end; by default the grid's.", ge=0, le=10
+    )
 
 
 class Scale(Settings):

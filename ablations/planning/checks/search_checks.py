@@ -11,7 +11,15 @@ from ablations.measurements.derived import DERIVED, possible
 from ablations.planning.afterwards import tasks_at
 from ablations.planning.cells import Values, Workshop, label, layout, probes, too_many
 from ablations.planning.checks.grid_checks import known_knobs, known_metrics
-from ablations.planning.search import ONLY_TRIALS, combinations, is_validation, search_at, tasks_behind
+from ablations.planning.search import (
+    ONLY_TRIALS,
+    combinations,
+    extendable,
+    farthest,
+    is_validation,
+    search_at,
+    tasks_behind,
+)
 from ablations.schema.grid import FINETUNING, MEASURING, STEPS, SYSTEM_AXIS, Grid, Search
 from ablations.schema.scale import ScaleSearch
 from lightning_modules.config import ConfigError, canonical
@@ -69,11 +77,33 @@ def values(grid: Grid, document: Document) -> None:
     for name in grid.scales:
         if (search := search_at(grid, name)) and (problem := too_many(map(len, search.axes.values()))):
             document.complain(("search", "axes"), f"at scale '{name}': {problem}")
+        if search := search_at(grid, name):
+            _check_extension(grid, name, search, document)
     if _check_metric(grid, grid.search, document) and len(document.problems) == faults:
         with contextlib.suppress(ConfigError):  # of axes that make no cells, which is reported already
             for scale in grid.scales:
                 if search := search_at(grid, scale):
                     _check_systems(grid, scale, search, document)
+
+
+def _check_extension(grid: Grid, scale: str, search: Search, document: Document) -> None:
+    """Something to choose from; and where the search goes beyond its ends, that they mean something."""
+    if len(combinations(search)) < 2:
+        where = _where(grid, scale, "axes")
+        text = "a search of one combination chooses nothing; give a knob two values, or set it without a search"
+        document.complain(where, f"at scale '{scale}': {text}")
+    elif search.extend and not extendable(search):
+        text = "has no knob to go on with; one with two positive numbers or more has ends"
+        document.complain(_where(grid, scale, "extend"), f"at scale '{scale}': {text}")
+    elif search.extend and search.length < 1:
+        text = "needs trials of full length, as short ones favour one end; leave 'length' out, or set it to 1"
+        document.complain(_where(grid, scale, "extend"), f"at scale '{scale}': {text}")
+
+
+def _where(grid: Grid, scale: str, key: str) -> Path_:
+    """Where the file says a part of a scale's search."""
+    own = grid.scales[scale].search
+    return ("scales", scale, "search", key) if own is not None and getattr(own, key) else ("search", key)
 
 
 def _named(search: Search) -> list[tuple[str, str]]:
@@ -186,19 +216,21 @@ def _check_systems(grid: Grid, scale: str, search: Search, document: Document) -
     workshop, tasks = Workshop(grid, scale, start.baseline), tasks_behind(search.metric, tasks_at(grid, scale))
     few = list(probes(grid, scale))
     reported: set[tuple[Path_, str]] = set()
+    beyond = farthest(search)
     others = bool(document.problems)  # which need not be searched knobs' and are reported already
     for values in [*few, *(row for row in start.kept[: _MOST_BUILT // len(tried)] if row not in few)]:
-        for combination in tried:
+        for combination in [*tried, *beyond]:
             try:
                 _essence(workshop, {**values, **search.set, **combination}, tasks)
             except ConfigError as error:
                 for problem in error.problems:
-                    where = _written(grid, scale, combination, problem.path)
+                    far = combination in beyond and problem.path in extendable(search)
+                    where = _where(grid, scale, "extend") if far else _written(grid, scale, combination, problem.path)
                     is_new = (where, problem.message) not in reported
                     reported.add((where, problem.message))
                     if is_new and not (others and where == ("search",)):
                         named = label({**values, **combination})
-                        example = f" (for example with {named})" if where[-1] == "search" else ""
+                        example = f" (for example with {named})" if where[-1] in ("search", "extend") else ""
                         document.complain(where, f"{problem}{example}" if example else problem.message)
     if reported:
         return
