@@ -1,12 +1,15 @@
-"""Claims about cells that searched their own settings, such as a learning rate: does the direction depend on it?
+"""Claims about cells that searched their own settings, such as a learning rate: does the verdict depend on it?
 
 A cell at its best rate is judged by seeds that chose nothing. The trials of the search say what a rate common to all
 sides would have shown. If the direction there is the opposite, the claim is open: it is about the rate. It is about the
 length of training where all sides chose one rate, and trials there, which may be shorter, contradict the runs.
+
+Trials have few seeds, often one, so that their own spread is not known: their intervals have the noise of the runs that
+are compared.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ablations.claims.contrasts import Sides
 from ablations.claims.outcomes import Direction
@@ -16,17 +19,62 @@ from ablations.core.estimates import Estimate
 from ablations.core.formatting import cell_text
 from ablations.core.statistics import LEVEL, Interval
 from ablations.measurements.measurements import Measurements
+from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
+
+Setting = Mapping[str, object]  # searched knob -> value
+
+
+@dataclass(frozen=True)
+class Move:
+    """The effect of a claim as the trials of its sides show it.
+
+    Attributes:
+        setting: That of all sides; empty where each side has the one that it chose.
+        interval: The effect with its 95 % interval, not corrected for claims; without one where it is of fine-tunings,
+            as the noise of the examples on which trials are scored is not known.
+        direction: On which side of the null value that interval lies.
+        point: On which side the effect itself lies.
+    """
+
+    setting: Setting
+    interval: Interval
+    direction: Direction
+    point: Direction
+
+
+def moves(claim: Claim, sides: Sides, measured: Measurements) -> list[Move]:
+    """What the trials show of a claim: each side as it chose, then all sides in each setting that all of them tried.
+
+    Empty where some side made no search, or has not chosen; for a spread, which single trials do not have; and for a
+    claim against a simple method.
+    """
+    if not _is_searched(claim, sides):
+        return []
+    tried = [dict(trial.values) for trial in sides.cells[0].search]
+    found = [({}, _shown(claim, sides, measured, [cell.chosen for cell in sides.cells]))]
+    found += [(one, _shown(claim, sides, measured, [one] * len(sides.cells))) for one in tried]
+    relation = RELATIONS[claim.relation]
+    told = [(setting, interval) for setting, interval in found if interval is not None]
+    if sides.sample.crossed:
+        bare = [Interval(one.mean, None, None, one.n) for _, one in told]
+        return [
+            Move(setting, shown, Direction.OPEN, relation.direction(_point(interval)))
+            for (setting, interval), shown in zip(told, bare, strict=True)
+        ]
+    return [
+        Move(setting, interval, relation.direction(interval), relation.direction(_point(interval)))
+        for setting, interval in told
+    ]
 
 
 def differs_at_common(claim: Claim, sides: Sides, estimates: Sequence[Estimate], measured: Measurements) -> str:
     """In which common setting the direction is the opposite, as a phrase; empty if in none.
 
-    Common settings are those that the search of some side chose, given to all sides. The runs there are those of the
-    searches; the noise of a run is that of the evaluation. If all sides chose one setting, only a direction that is
-    shown can be the opposite of that of its trials.
+    Common settings are those that the search of some side chose, given to all sides. If all sides chose one setting,
+    only a direction that is shown can be the opposite of that of its trials.
     """
-    if claim.against or claim.relation == "spread" or not all(cell.search and cell.chosen for cell in sides.cells):
+    if not _is_searched(claim, sides):
         return ""
     relation = RELATIONS[claim.relation]
     opposite = Direction.NEGATIVE if _is_positive(relation, estimates) else Direction.POSITIVE
@@ -34,17 +82,30 @@ def differs_at_common(claim: Claim, sides: Sides, estimates: Sequence[Estimate],
     if len(settings) == 1 and relation.direction(relation.interval(estimates, LEVEL)) is Direction.OPEN:
         return ""
     for setting in settings:
-        values = [_tried(measured, sides, place, setting, claim.metric) for place in range(len(sides.cells))]
-        if not all(values):
-            continue
-        sample = _sample(sides.sample, values)
-        if relation.problem(sample.values):
-            continue
-        direction = relation.direction(relation.interval(relation.estimates(claim, sample), LEVEL))
-        if direction is opposite:
+        interval = _shown(claim, sides, measured, [dict(setting)] * len(sides.cells))
+        if interval is not None and relation.direction(interval) is opposite:
             where = f"in their searches{_shorter(sides)}"
             return f"at {cell_text(dict(setting))} for all sides, {where}, the direction is the opposite"
     return ""
+
+
+def _is_searched(claim: Claim, sides: Sides) -> bool:
+    """Whether all sides chose by trials that show the effect of a claim."""
+    if claim.against or claim.relation == "spread":
+        return False
+    return bool(sides.cells) and all(cell.search and cell.chosen for cell in sides.cells)
+
+
+def _shown(claim: Claim, sides: Sides, measured: Measurements, settings: Sequence[Setting]) -> Interval | None:
+    """The effect by the trials of each side in its setting; None if a side lacks them, or they say nothing."""
+    relation = RELATIONS[claim.relation]
+    values = [_tried(measured, cell, one, claim.metric) for cell, one in zip(sides.cells, settings, strict=True)]
+    if not sides.n or not all(values):
+        return None
+    sample = _sample(sides.sample, values)
+    if relation.problem(sample.values):
+        return None
+    return relation.interval(relation.estimates(claim, sample), LEVEL)
 
 
 def _shorter(sides: Sides) -> str:
@@ -70,9 +131,7 @@ def _point(interval: Interval) -> Interval:
     return replace(interval, low=interval.mean, high=interval.mean)
 
 
-def _tried(
-    measured: Measurements, sides: Sides, place: int, setting: tuple[tuple[str, object], ...], metric: str
-) -> tuple[float, ...]:
+def _tried(measured: Measurements, cell: Cell, setting: Setting, metric: str) -> tuple[float, ...]:
     """The values of a cell's trials in a setting."""
-    trials = (trial for trial in sides.cells[place].search if tuple(trial.values.items()) == setting)
+    trials = (trial for trial in cell.search if dict(trial.values) == setting)
     return tuple(row.value for trial in trials for row in measured.of_trial(trial, metric).values())

@@ -37,6 +37,7 @@ from ablations.pages import (
     held_equal,
     inference_page,
     probe_table,
+    rate_table,
     search_report,
     seed_values,
     tables,
@@ -60,6 +61,7 @@ _SECTIONS = {
     "equal_compute": "At equal compute",
     "alignment": alignment_table.TITLE,
     "search": "Search",
+    "rates": rate_table.TITLE,
     "seeds": "Values by seed",
 }
 
@@ -112,6 +114,7 @@ def _sheets(measured: Measurements, verdicts: Sequence[Verdict]) -> dict[str, ta
         "equal_compute": equal_compute.sheets(measured),
         "alignment": alignment_table.sheets(verdicts),
         "search": search_report.searches(measured),
+        "rates": rate_table.sheets(measured, verdicts),
         "seeds": seed_values.sheets(measured, verdicts),
     }
 
@@ -141,11 +144,11 @@ def _card(plan: Planned, measured: Measurements, verdicts: Sequence[Verdict]) ->
     } | {name: text for name, text in (("overridden", heading.overridden(plan)), ("answer", answer_in_words)) if text}
 
 
-def _caveat(plan: Planned) -> str:
+def _caveat(plan: Planned, measured: Measurements) -> str:
     own = plan.grid.scales[plan.scale].caveat if plan.scale in plan.grid.scales else ""
     searched = dict.fromkeys(path_text(path) for cell in plan.cells for path in cell.chosen)
     free = f"Of the recipe each cell has the {' and '.join(searched)} that its own search chose." if searched else ""
-    text = " ".join(filter(None, [scales.caveat(plan.scale), free, own]))
+    text = " ".join(filter(None, [scales.caveat(plan.scale), free, search_report.in_short(measured), own]))
     return f"**Caution:** {markdown_text(text)}" if text else ""
 
 
@@ -168,7 +171,7 @@ def _page(
     equal = f"**Equal compute:** {markdown_text(text)}" if (text := equal_compute.in_short(measured)) else ""
     speed = f"**{alignment_table.TITLE}** {text}" if (text := alignment_table.in_short(verdicts)) else ""
     told = _told(plan, measured, verdicts)
-    limits = [answer.holds(measured), _caveat(plan)]  # right below an answer in words
+    limits = [answer.holds(measured), _caveat(plan, measured)]  # right below an answer in words
     answered = [heading.overridden(plan), answer.lead(measured, verdicts, told)]
     answered += [*limits, equal, speed] if told else [equal, *limits, speed]
     numbers = "\n".join(f"* {line}" for line in answer.means(measured)) if told else ""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ablations.core.formatting import Entry, Sheet, duration, path_text, quantity, value_text
-from ablations.measurements.measurements import Measurements
+from ablations.measurements.measurements import Measurements, on_plateau
 from ablations.planning.search import score
 from ablations.planning.search_text import criterion, scored_on
 from ablations.schema.cell import Cell, Trial
@@ -23,6 +23,28 @@ def spent(cell: Cell, measured: Measurements) -> dict[str, float]:
     records = [record for id in sorted(ids) if (record := measured.get(id)) is not None and record.final]
     costs = {name: sum(record.cost.get(name, 0.0) for record in records) for name in _COSTS}
     return {"runs": len(ids), "ended": len(records), **costs}
+
+
+def in_short(measured: Measurements) -> str:
+    """How many trials chose, how long they were, how many ended on the plateau, in a sentence; empty without any."""
+    cells = [cell for cell in measured.cells if cell.search]
+    trials = {run.id: (cell, trial, run) for cell in cells for trial in cell.search for run in trial.runs}
+    ended = {
+        id: on_plateau(trial, record)
+        for id, (_, trial, _) in trials.items()
+        if (record := measured.get(id)) is not None and record.outcome == "done"
+    }
+    if not ended:
+        return ""
+    knobs = " and ".join(path_text(path) for path in _searched(cells))
+    seeds = {len(trial.runs) for cell in cells for trial in cell.search}
+    each = "one trial each" if seeds == {1} else f"{', '.join(map(str, sorted(seeds)))} trials each"
+    lengths = {(trial.system.training.steps, cell.system.training.steps) for cell in cells for trial in cell.search}
+    shares = {quantity(round(100 * trial / run)) for trial, run in lengths}
+    length = "of full length" if shares == {"100"} else f"at {' and '.join(sorted(shares))} % of the steps"
+    told = [flat for flat in ended.values() if flat is not None]
+    flat = f"; {sum(told)} of {len(told)} trials ended on the plateau, no better than the bigram baseline" * any(told)
+    return f"Values of {knobs} were searched by {each}, {length}{flat}."
 
 
 def _searched(cells: Sequence[Cell]) -> list[str]:
