@@ -80,6 +80,11 @@ class Prospect:
         """Whether the claim says that a difference is small."""
         return self.claim.relation == "~" or self.claim.size == "inside"
 
+    @property
+    def is_assumed(self) -> bool:
+        """Whether too few runs tell the noise."""
+        return self.sd is not None and not self.pilot and not self.like
+
     def to_dict(self) -> dict[str, Entry]:
         """All fields, the claim by its id."""
         return {"claim": self.claim.id, **{f.name: getattr(self, f.name) for f in fields(self) if f.name != "claim"}}
@@ -201,8 +206,8 @@ def sheet(told: Sequence[Prospect], grid: Grid) -> Sheet:
     for of_claim in by_claim.values():
         first = of_claim[0]
         claim, unit_ = first.claim, units.get(first.claim.metric, "")
-        row: list[Entry] = [claim.id + " (post hoc)" * claim.post_hoc, _asked(claim), _amount(first.margin, unit_)]
-        row += [_amount(first.sd, "" if claim.relation == "ratio" else unit_) + _source(first)]
+        row: list[Entry] = [claim.id + " (post hoc)" * claim.post_hoc, _asked(claim), amount(first.margin, unit_)]
+        row += [amount(first.sd, "" if claim.relation == "ratio" else unit_) + _source(first)]
         for prospect in of_claim:
             row += [_visible(prospect, unit_), _equality(prospect)]
         rows.append(row)
@@ -218,10 +223,6 @@ def _asked(claim: Claim) -> str:
     return IN_WORDS[claim.relation] + much
 
 
-def _is_assumed(prospect: Prospect) -> bool:
-    return prospect.sd is not None and not prospect.pilot and not prospect.like
-
-
 def _source(prospect: Prospect) -> str:
     """Where the noise comes from, to follow it: `` (laptop)``, `` (12 cells of like size)`` or `` (assumed)``."""
     if prospect.sd is None:
@@ -230,7 +231,8 @@ def _source(prospect: Prospect) -> str:
     return f" ({prospect.pilot or cells})"
 
 
-def _amount(value: float | None, unit_: str) -> str:
+def amount(value: float | None, unit_: str) -> str:
+    """A difference with its unit; empty for None."""
     return "" if value is None else f"{fixed(value, places(abs(value), value))} {unit_}".strip()
 
 
@@ -241,7 +243,7 @@ def _visible(prospect: Prospect, unit_: str) -> str:
         return "no noise"
     if prospect.visible is None:
         return "unknown" if prospect.n >= RELATIONS[prospect.claim.relation].fewest else "too few seeds"
-    return _amount(prospect.visible, "times" if prospect.claim.relation == "ratio" else unit_)
+    return amount(prospect.visible, "times" if prospect.claim.relation == "ratio" else unit_)
 
 
 def _equality(prospect: Prospect) -> str:
@@ -274,7 +276,7 @@ def _of_noise(told: Iterable[Prospect]) -> list[str]:
             "Of like size: runs of other grids on the same text that have the metric, with at most twice and at least "
             "half the FLOPs."
         )
-    if any(_is_assumed(p) for p in told):
+    if any(p.is_assumed for p in told):
         notes.append("Assumed: too few runs have finished; the sd is a guess from grids of this kind.")
     if any(p.sd is not None and not p.examples for p in told):
         notes.append("Where no scores by example are known, the noise of held-out examples comes on top.")

@@ -79,14 +79,16 @@ def seconds(costs: Iterable[Cost], speed: float, slots: int = 1) -> float:
     return max(sum(each) / min(slots, len(each)), *each) if each else 0.0
 
 
-def speed(records: Mapping[str, Record | Damage], planned: Sequence[System] = ()) -> tuple[float, str]:
-    """FLOP per second of one slot on this machine, and its source: measured by finished pretrainings, or assumed.
+def speed(
+    records: Mapping[str, Record | Damage], planned: Sequence[System] = (), device: str = ""
+) -> tuple[float, str]:
+    """FLOP per second of one slot of a device, and its source: measured by finished pretrainings, or assumed.
 
     A small model does fewer FLOP per second than a large one. If runs of like size have finished, within a factor of
-    two of the middle one of the ``planned`` in FLOPs per token, they count alone.
+    two of the middle one of the ``planned`` in FLOPs per token, they count alone. The device is by default the first
+    of this machine.
     """
-    devices = gpus()
-    device = next(iter(devices.values()), "cpu")
+    device = device or next(iter(gpus().values()), "cpu")
     measured = [
         (record.cost["flops"] / max(1.0, record.cost.get("tokens", 0.0)), record.cost["flops"] / record.cost["seconds"])
         for record in records.values()
@@ -102,5 +104,5 @@ def speed(records: Mapping[str, Record | Damage], planned: Sequence[System] = ()
         alike = [found for size, found in measured if middle / _LIKE <= size <= middle * _LIKE]
         finished, like = alike or [found for _, found in measured], " of like size" * bool(alike)
         return statistics.median(finished), f"median of {len(finished)} finished runs{like} on {device}"
-    assumed = ASSUMED_SPEED["gpu" if devices else "cpu"]
+    assumed = ASSUMED_SPEED["cpu" if device == "cpu" else "gpu"]
     return assumed, f"assumed for {device}; no run of {_TELLING:g} s or more has finished on it yet"

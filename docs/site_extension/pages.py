@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from site_extension import claim_pages, code_pages, grid_pages, published_pages
+from site_extension import claim_pages, code_pages, cost_pages, grid_pages, published_pages
 
 FOLDER = "docs/generated"
 
@@ -12,6 +12,7 @@ def generated(root: Path) -> Iterator[tuple[str, str]]:
     """Name, relative to the root, and text of every generated page."""
     yield from grid_pages.generated(root)
     yield from claim_pages.generated(root)
+    yield from cost_pages.generated(root)
     yield from published_pages.generated()
     yield from code_pages.generated(root)
 

@@ -1,0 +1,60 @@
+"""The table of what grids cost and see agrees with their plans, and says what is not available."""
+
+import pytest
+
+from ablations.claims.power import prospects
+from ablations.core.store import Records
+from ablations.measurements.measurements import Measurements
+from ablations.pages import cost_table
+from ablations.planning import grids
+from ablations.planning.plan import plan
+from lightning_modules.places import results
+
+NAMES = ("copy_distance", "masking_ratio", "sentence_objective", "batch_size")
+
+
+@pytest.fixture(scope="module")
+def snapshot():
+    return Records(results()).snapshot()
+
+
+@pytest.fixture(scope="module")
+def found(snapshot):
+    with pytest.MonkeyPatch.context() as patch:
+        known = grids.available()
+        patch.setattr(grids, "available", lambda: {name: known[name] for name in NAMES})
+        return {(row.grid, row.scale): row for row in cost_table.rows(snapshot)}
+
+
+def test_every_grid_has_a_row_at_each_scale(found):
+    assert list(found) == [(name, scale) for name in NAMES for scale in ("laptop", "lease")]
+    assert len(cost_table.sheet(list(found.values())).rows) == len(found)
+
+
+def test_runs_and_what_is_seen_are_those_of_the_plan(found, snapshot):
+    row, made = found["masking_ratio", "laptop"], plan(grids.read("masking_ratio"), "laptop", records=snapshot, look=1)
+    assert (row.runs, row.done, row.searches) == (len(made.runs), len(made.runs), 0)
+    assert row.flops == sum(made.costs[run.id].flops for run in made.runs)
+    measured = Measurements(made.grid, made.cells, snapshot)
+    told = prospects(made.grid, "laptop", {"laptop": measured})
+    seen = {one.claim.id: one.visible for one in told if one.look == 1 and one.claim.metric == "heldout.loss"}
+    smallest = min(seen, key=lambda claim: seen[claim] or 0.0)
+    assert any(smallest in text and "noise" not in text for text in row.sees)
+
+
+def test_searches_and_trunks_are_charged(found):
+    assert found["batch_size", "laptop"].searches == 6
+    assert found["batch_size", "laptop"].runs == 6 + 12
+    trunked = found["sentence_objective", "lease"]
+    assert trunked.trunk_hours > 0
+    assert trunked.hours > 10 * found["sentence_objective", "laptop"].hours
+    assert any("noise of laptop" in text for text in trunked.sees)
+
+
+def test_a_grid_without_the_scale_and_claims_without_a_test_say_so(found):
+    lacking = found["copy_distance", "lease"]
+    assert lacking.runs is None
+    assert "mechanism" in lacking.missing
+    sheet = cost_table.sheet(list(found.values()))
+    assert any(row[:2] == ["copy_distance", "lease"] and "mechanism" in str(row[-1]) for row in sheet.rows)
+    assert all(row.missing for row in found.values() if row.closed)
