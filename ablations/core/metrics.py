@@ -71,6 +71,9 @@ METRICS: dict[str, str] = {
     "heldout.pairs_permuted_accuracy": "share of those predictions that are correct, 0 to 1",
     **_asked("nsp", "does the second segment follow, or is it from elsewhere?"),
     **_asked("sop", "are the two segments in order, or swapped?"),
+    "heldout.sentence_accuracy": "heldout.nsp_accuracy of a run trained on random negatives, "
+    "heldout.sop_accuracy of one trained on swapped ones: the question that its sentence objective asks",
+    "heldout.sentence_majority": "the same share for the majority class",
     "heldout.plateau": "whether the model is no better than the bigram baseline",
     "layers.angle": "angle between input and output of a layer, degrees, mean over layers",
     "layers.distance": "L2 distance between input and output of a layer, mean over layers",
@@ -89,6 +92,7 @@ METRICS: dict[str, str] = {
     "tasks.mean": "plain mean of the main metric of each task at this scale, no published average; 0 to 1",
 }
 PLATEAU = "heldout.plateau"
+ASKED_OF = {"random": "nsp", "swapped": "sop"}  # `format.negatives` -> the question about pairs that training asks
 COST = "cost."  # prefix of metrics that are entries of a record's cost
 EXACT = {  # metrics without noise: the same in every seed
     "cost.parameters": "trainable parameters",

@@ -146,6 +146,8 @@ def _meaning(name: str, text: str, source: str) -> Meaning:
 def _source(name: str) -> str:
     if name in DERIVED:
         return "averaged over the fine-tunings of a pretraining"
+    if name.startswith("heldout.sentence_"):
+        return "derived from `metrics` and `format.negatives`"
     return "`layers`, by summary" if name in LAYER_METRICS else "`metrics` of a pretraining"
 
 

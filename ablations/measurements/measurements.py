@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ablations.core.disk.bars import Bar, Bars
-from ablations.core.metrics import COST, PLATEAU
+from ablations.core.metrics import ASKED_OF, COST, PLATEAU
 from ablations.core.store import Lookup
 from ablations.measurements.derived import DERIVED
 from ablations.measurements.from_answers import completed
@@ -266,8 +266,20 @@ def measured(trial: Trial, records: Lookup, bars: Bars = _NO_BARS) -> Iterator[M
                 0,
             )
             yield from record_rows(where, record)
+            yield from _trained_question(trial, where, record)
     if trial.finetunings:
         yield from _averages(trial, records, flags)
+
+
+def _trained_question(trial: Trial, where: Measurement, record: Record) -> Iterator[Measurement]:
+    """The scores of a pretraining on the question about pairs that its sentence objective asks, by one name for all."""
+    asked = ASKED_OF.get(trial.system.format.negatives) if trial.system.objectives.sentence else None
+    if asked is None or where.task:
+        return
+    for name in ("accuracy", "majority"):
+        value = record.metrics.get(f"heldout.{asked}_{name}")
+        if value is not None:
+            yield where._replace(metric=f"heldout.sentence_{name}", value=float(value))
 
 
 def is_silent(record: Record, task: str) -> bool:

@@ -42,6 +42,8 @@ def references(metric: str) -> dict[str, str]:
         return {BIGRAM: f"{metric.removesuffix(PER_BYTE)}bigram_{PER_BYTE}"}
     if name in ("nsp_accuracy", "sop_accuracy"):
         return {method: f"heldout.{name[:3]}_{ending}" for ending, method in PAIRS.items()}
+    if name == "sentence_accuracy":
+        return {PAIRS["majority"]: "heldout.sentence_majority"}
     if name in ("nsp_auc", "sop_auc"):
         return {BEST: f"heldout.{name[:3]}_best_simple_auc"}
     if probe := probe_of(metric):
