@@ -1,0 +1,167 @@
+"""Checks the English of guides, README and `--help`: `make lint` runs it, and `--statistics` prints a table.
+
+A sentence has at most 25 words and no semicolon. Some words have plainer ones, which are listed below. Code spans,
+code blocks and links' targets are exempt; cells of tables may have semicolons. Files that do not yet comply are in
+`EXEMPT` with the number of their findings, which may only become smaller.
+"""
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import typer
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from sentencex import segment
+
+from ablations.commands.cli import app
+
+ROOT = Path(__file__).resolve().parents[1]
+LONGEST = 25  # words of a sentence
+PLAINER = {
+    r"told|tells?": "predict, distinguish or say",
+    r"asked": "predict, evaluate or test",
+    r"stands?": "is",
+    r"anew": "again",
+    r"beside": "next to, with or besides",
+    r"(?:go|goes|going|went) on": "continue or resume",
+    r"as many": "the same number of, or the number itself",
+}
+READ = ("README.md", "CHANGELOG.md", "docs/*.md", "docs/how-to/*.md", "docs/tutorial/*.md")
+EXEMPT: dict[str, int] = {}
+_CODE = "code"  # what a code span counts as: one word
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A sentence that is too long or has a word or sign to replace."""
+
+    place: str
+    what: str
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.what}: {self.sentence}"
+
+
+@dataclass(frozen=True)
+class Prose:
+    """A paragraph, heading, cell of a table or text of help: ``place`` says where it is."""
+
+    place: str
+    text: str
+    in_table: bool = False
+
+    def sentences(self) -> list[str]:
+        """The sentences, without those that have no word."""
+        return [sentence for sentence in segment("en", self.text) if words(sentence)]
+
+    def findings(self) -> Iterator[Finding]:
+        """What is wrong with each sentence."""
+        for sentence in map(str.strip, self.sentences()):
+            if (count := words(sentence)) > LONGEST:
+                yield Finding(self.place, f"{count} words, at most {LONGEST} are allowed", sentence)
+            if ";" in sentence and not self.in_table:
+                yield Finding(self.place, "a semicolon, write two sentences", sentence)
+            for word, plainer in PLAINER.items():
+                for found in re.findall(rf"\b(?:{word})\b", sentence, re.IGNORECASE):
+                    yield Finding(self.place, f"'{found}', write {plainer}", sentence)
+
+
+def words(sentence: str) -> int:
+    """How many words a sentence has: what lies between spaces and has a letter or digit."""
+    return sum(any(sign.isalnum() for sign in word) for word in sentence.split())
+
+
+def markdown(text: str, name: str) -> Iterator[Prose]:
+    """The prose of a Markdown file, with file and line.
+
+    >>> [(prose.place, prose.text) for prose in markdown("# A `b`\\n\\nSee [this](there.md).\\n", "x.md")]
+    [('x.md:1', 'A code'), ('x.md:3', 'See this.')]
+    """
+    text = re.sub(r"^:.*$", "", text, flags=re.MULTILINE)  # directives of MyST, and their options
+    place, in_table = "", False
+    for token in MarkdownIt("commonmark").enable("table").parse(text):
+        if token.type in ("table_open", "table_close"):
+            in_table = token.type == "table_open"
+        if token.map:
+            place = f"{name}:{token.map[0] + 1}"
+        if token.type == "inline":
+            yield Prose(place, _plain(token.children or []), in_table)
+
+
+def _plain(tokens: Iterable[Token]) -> str:
+    """Text as it is read: a code span is one word, and a picture is none."""
+    pieces = []
+    for token in tokens:
+        if token.type == "code_inline":
+            pieces.append(_CODE)
+        elif token.type in ("softbreak", "hardbreak"):
+            pieces.append(" ")
+        elif token.type == "text":
+            pieces.append(re.sub(r"\{[\w:]+\}$", "", token.content))  # a role: {doc}`page`
+    return "".join(pieces)
+
+
+def help_texts(command: click.Command, name: str) -> Iterator[Prose]:
+    """What `--help` says of a command, of its options, and of the commands below it."""
+    for text in filter(None, (command.help, command.epilog)):
+        yield from markdown(text.replace("\b", ""), f"{name} --help")
+    for option in command.params:
+        if text := getattr(option, "help", None):
+            yield from markdown(text, f"{name} {option.opts[0]}")
+    for below, inner in getattr(command, "commands", {}).items():
+        if not inner.hidden:
+            yield from help_texts(inner, f"{name} {below}")
+
+
+def everything() -> dict[str, list[Prose]]:
+    """File, or the name of the command line -> its prose."""
+    files = sorted({path for pattern in READ for path in ROOT.glob(pattern)})
+    names = [path.relative_to(ROOT).as_posix() for path in files]
+    prose = {name: list(markdown(path.read_text(encoding="utf-8"), name)) for name, path in zip(names, files)}
+    return prose | {"--help": list(help_texts(typer.main.get_command(app), "ablations"))}
+
+
+def problems(found: dict[str, list[Finding]]) -> Iterator[str]:
+    """What is to be mended, exempt files only where they became worse or need no exemption."""
+    for name, findings in found.items():
+        allowed = EXEMPT.get(name, 0)
+        if len(findings) > allowed:
+            yield from map(str, findings if not allowed else [])
+            if allowed:
+                yield f"{name}: {len(findings)} findings, {allowed} are allowed: see `--statistics` and docs/english.py"
+    for name in EXEMPT:
+        if not found.get(name):
+            yield f"{name}: needs no exemption: take it from EXEMPT in docs/english.py"
+
+
+def statistics(prose: dict[str, list[Prose]]) -> Iterator[str]:
+    """A table: sentences, mean and longest, too long, semicolons and words to replace of each text."""
+    yield f"{'text':<32}{'sentences':>10}{'mean':>6}{'max':>5}{'> 25':>6}{';':>5}{'words to replace':>18}"
+    for name, texts in prose.items():
+        lengths = [words(sentence) for text in texts if not text.in_table for sentence in text.sentences()] or [0]
+        what = [finding.what for text in texts for finding in text.findings()]
+        long, marks = sum("words" in one for one in what), sum("semicolon" in one for one in what)
+        mean = sum(lengths) / len(lengths)
+        rest = len(what) - long - marks
+        yield f"{name:<32}{len(lengths):>10}{mean:>6.1f}{max(lengths):>5}{long:>6}{marks:>5}{rest:>18}"
+
+
+def main() -> int:
+    """Prints problems, or statistics; 1 if there are problems."""
+    prose = everything()
+    if "--statistics" in sys.argv:
+        print("\n".join(statistics(prose)))
+        return 0
+    found = {name: [finding for text in texts for finding in text.findings()] for name, texts in prose.items()}
+    lines = list(problems(found))
+    print("\n".join(lines))
+    return bool(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
