@@ -67,10 +67,11 @@ $(VENV)/.engines: $(VENV)/.installed
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[slurm,ray,sync,object-server]'
 	touch $@
 
-lint: $(VENV)/.installed ## style, imports between packages, notebooks, types
+lint: $(VENV)/.installed ## style, imports between packages, notebooks, English of the guides, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/python docs/english.py
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
 
 format: $(VENV)/.installed ## put everything in shape

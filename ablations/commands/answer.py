@@ -11,7 +11,7 @@ from ablations.commands.terminal import As, Format, Results, Train, aside, repor
 def command(
     run: Annotated[str, typer.Argument(help="The id of a finished fine-tuning on SQuAD, or its first digits.")],
     question: Annotated[str, typer.Argument(help="The question.")],
-    context: Annotated[str, typer.Argument(help="The passage; - reads it from standard input.")],
+    context: Annotated[str, typer.Argument(help="The passage. - reads it from standard input.")],
     train: Train = False,
     results_dir: Results = None,
     form: As = Format.table,

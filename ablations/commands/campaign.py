@@ -10,7 +10,7 @@ import typer
 from ablations.commands.terminal import As, For, Format, Results, aside, echo, listing, moment, reporting_errors
 
 app = typer.Typer(help="A queue of parts of grids, what is worth most first: shown, or worked off on one core.")
-Queue = Annotated[str | None, typer.Option("--file", help="The queue; by default the project's, campaign.yaml.")]
+Queue = Annotated[str | None, typer.Option("--file", help="The queue. Default: the project's, campaign.yaml.")]
 _ALONE = {"kind": "local", "slots": 1}
 _LOWEST = 19  # niceness
 
@@ -32,8 +32,8 @@ def campaign(context: typer.Context, file: Queue = None, results_dir: Results = 
 def run(duration: For = None, file: Queue = None, results_dir: Results = None, form: As = Format.table) -> None:
     """Works the queue off, one run at a time on one thread, at the lowest priority.
 
-    A row's page is published once its runs have ended. Exits with 1 if runs have failed; those that are left for want
-    of time have not.
+    A row's page is published once its runs have ended. Exits with 1 if runs have failed. Runs that did not
+    fit the time have not failed.
     """
     with reporting_errors():
         until = moment(duration)

@@ -99,7 +99,7 @@ def finetune(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the result.")] = Path("evaluations"),
     form: As = Format.table,
 ) -> None:
-    """Fine-tunes a published checkpoint on a task and prints its scores beside the baselines."""
+    """Fine-tunes a published checkpoint on a task and prints its scores with those of the baselines."""
     from lightning_modules import files
 
     with reporting_errors():

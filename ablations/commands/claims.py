@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def claims(
-    ids: Annotated[list[str] | None, typer.Argument(help="Ids of claims; by default all.")] = None,
+    ids: Annotated[list[str] | None, typer.Argument(help="Ids of claims. Default: all.")] = None,
     grid: Annotated[str | None, typer.Option("--grid", "-g", help="Only claims that this grid tests.")] = None,
     paper: Annotated[str | None, typer.Option("--paper", "-p", help="Only claims of this paper.")] = None,
     scale: Annotated[str | None, typer.Option("--scale", "-s", help="Only verdicts at this scale.")] = None,

@@ -111,7 +111,7 @@ def plan(
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:
-    """Shows the cells, the runs, their cost, and what each claim can show at each look; trains nothing."""
+    """Shows the cells, the runs, their cost, and the smallest effect that each claim can show. Trains nothing."""
     from ablations.commands import unchanged
     from lightning_modules.places import results
 
@@ -154,7 +154,7 @@ def run(
         int | None, typer.Option("--jobs", "-j", help="The most runs at once on this machine.", min=1)
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be trained and its cost; train nothing.")
+        bool, typer.Option("--dry-run", help="Say what would be trained and its cost. Train nothing.")
     ] = False,
     parameter: Parameter = None,
     notebook: Annotated[str | None, typer.Option(help="A notebook to use instead of the grid's own.")] = None,
@@ -170,7 +170,7 @@ def run(
 ) -> None:
     """Trains missing runs, publishes tables and figures, and executes the grid's notebook.
 
-    Exits with 0 only if every run of the plan is done; runs of a search may have diverged. With --for, runs that are
+    Exits with 0 only if every run of the plan is done. Runs of a search may have diverged. With --for, runs that are
     left for want of time are no failure, and the notebook waits until none is left.
     """
     from ablations.core import notebooks
@@ -255,11 +255,11 @@ def _report(study: Any, summary: Any, form: Format) -> None:
 
 
 def tables(
-    grid: Annotated[str | None, typer.Argument(help="Rebuild the pages of this grid alone; by default all.")] = None,
+    grid: Annotated[str | None, typer.Argument(help="Rebuild the pages of this grid alone. Default: all.")] = None,
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:
-    """Rebuilds every table, figure and page from the records; trains nothing and reads no corpus.
+    """Rebuilds every table, figure and page from the records. Trains nothing and reads no corpus.
 
     The dev examples of a task are read where it got a metric after its runs.
     """
@@ -277,7 +277,7 @@ def tables(
 
 
 def verify(results_dir: Results = None, form: As = Format.table) -> None:
-    """Checks every file of a store; lists what is damaged or of another version, and explains conflicts.
+    """Checks every file of a store. Lists what is damaged or of another version, and explains conflicts.
 
     These are the records with their held-out losses by sequence, the lists of packages, the bars, the kept weights, and
     the tables of published configurations. A record is sound if its losses are too.
@@ -307,7 +307,7 @@ def show_record(
 ) -> None:
     """Shows the record of a run, or the current tables and verdicts of a grid.
 
-    In Markdown and LaTeX these are all tables of the grid's page. As CSV it is every number of every run, one a row;
+    In Markdown and LaTeX these are all tables of the grid's page. As CSV it is every number of every run, one per row.
     docs/records.md has the columns.
     """
     from ablations.inspection.trained import recorded
@@ -356,7 +356,7 @@ def logs(
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:
-    """Prints the log of a run's attempts on this machine; of a very long one the end."""
+    """Prints the log of a run's attempts on this machine, or the end of a very long one."""
     from ablations.core.store import Records
     from lightning_modules.config import ConfigError
     from lightning_modules.files import LARGEST, open_plain

@@ -37,7 +37,7 @@ def command(
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:
-    """Compares finished runs at equal steps, tokens, FLOPs or seconds, read off their curves; trains nothing."""
+    """Compares finished runs at equal steps, tokens, FLOPs or seconds, read off their curves. Trains nothing."""
     from ablations.study import Study
 
     with reporting_errors():

@@ -74,7 +74,7 @@ def _lines(heading: str, members: "list[Item]", field: str) -> None:
 
 @app.command()
 def verify(
-    names: Annotated[list[str] | None, typer.Argument(help="Data sets; by default all available ones.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Data sets. Default: all available ones.")] = None,
     form: As = Format.table,
 ) -> None:
     """Compares data sets with published sizes and pins. Exits with 1 if anything is wrong."""
@@ -107,23 +107,23 @@ def _report(finding: "Finding") -> None:
 def pairs(
     scale: Shown = USUAL,
     length: Annotated[
-        int | None, typer.Option("--length", help="Positions of a pair; by default those of the scale.", min=8)
+        int | None, typer.Option("--length", help="Positions of a pair. Default: those of the scale.", min=8)
     ] = None,
     pairing: Annotated[
-        list[str] | None, typer.Option("--pairing", help="released or matched; may be repeated; by default both.")
+        list[str] | None, typer.Option("--pairing", help="released or matched. Repeatable. Default: both.")
     ] = None,
     shown: Annotated[
         list[str] | None,
         typer.Option(
             "--shown",
-            help="What methods learn from and are asked about: all words (the default), first (eight words of each "
-            "segment), rest (what follows them), shuffled; may be repeated.",
+            help="What methods see: all words (the default), first (eight words of each segment), rest (what "
+            "follows them), or shuffled words. Repeatable.",
         ),
     ] = None,
     count: Annotated[int, typer.Option("--count", help="Held-out pairs of each kind, at most.", min=2)] = 4096,
     form: As = Format.table,
 ) -> None:
-    """Shows how well simple methods tell the label of segment pairs, by construction. Trains no network."""
+    """Shows how well simple methods predict the label of segment pairs, by construction. Trains no network."""
     from ablations.commands.data_sets import pairs as methods
     from ablations.planning import filling
 
@@ -146,10 +146,10 @@ def pairs(
 def formats(
     scale: Shown = USUAL,
     length: Annotated[
-        int | None, typer.Option("--length", help="Positions of a row; by default those of the scale.", min=8)
+        int | None, typer.Option("--length", help="Positions of a row. Default: those of the scale.", min=8)
     ] = None,
     pairing: Annotated[
-        str, typer.Option("--pairing", help="How pairs are made: released, or matched; see `ablations data pairs`.")
+        str, typer.Option("--pairing", help="How pairs are made: released, or matched. See `ablations data pairs`.")
     ] = "released",
     form: As = Format.table,
 ) -> None:

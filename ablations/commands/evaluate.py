@@ -33,7 +33,7 @@ def command(
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:  # fmt: skip
-    """Asks a left-to-right language model zero-shot tasks, without training; `--beside GRID` shows it on that page."""
+    """Evaluates a left-to-right language model on zero-shot tasks. `--beside GRID` shows it on that page."""
     from ablations.core.store import Records
     from ablations.inspection.language_models import opened
     from ablations.pages import checkpoint_table

@@ -31,14 +31,14 @@ def figures(
     scale: Shown = USUAL,
     form: Annotated[
         Picture,
-        typer.Option("--format", help="png or pdf; table, json or names: png, and the paths in this form."),
+        typer.Option("--format", help="png or pdf. With table, json or names: png, and the paths in this form."),
     ] = Picture.png,
     use: Annotated[Use, typer.Option("--for", help="slide: 16:9 with larger letters.")] = Use.page,
-    to: Annotated[Path, typer.Option("--to", help="The folder of the pictures; made if missing.")] = Path("."),
+    to: Annotated[Path, typer.Option("--to", help="The folder of the pictures. Created if missing.")] = Path("."),
     filter: Filter = None,
     results_dir: Results = None,
 ) -> None:
-    """Writes the figures of a grid's page as PNG or PDF; reads records, trains nothing."""
+    """Writes the figures of a grid's page as PNG or PDF. Reads records, trains nothing."""
     from ablations.study import Study
 
     with reporting_errors():

@@ -32,9 +32,9 @@ def list_grids(form: As = Format.table) -> None:
 
 
 def check(
-    names: Annotated[list[str] | None, typer.Argument(help="Grids; by default all.")] = None, form: As = Format.table
+    names: Annotated[list[str] | None, typer.Argument(help="Grids. Default: all.")] = None, form: As = Format.table
 ) -> None:
-    """Reads scales and grids and reports every problem with file and line; trains nothing."""
+    """Reads scales and grids and reports every problem with file and line. Trains nothing."""
     from ablations.planning import grids, scales
     from lightning_modules.config import ConfigError
 

@@ -21,13 +21,13 @@ def benchmark() -> None:
 def command(
     grid: Annotated[str, typer.Argument(help="A grid's name, or the path of a YAML file.")],
     scale: Shown = USUAL,
-    device: Annotated[str, typer.Option("--device", help="cpu or cuda; by default cuda if available.")] = "",
+    device: Annotated[str, typer.Option("--device", help="cpu or cuda. Default: cuda if available.")] = "",
     threads: Annotated[int, typer.Option("--threads", help="Threads of torch on a CPU.", min=1)] = 1,
-    clock: Annotated[str, typer.Option("--clock", help="wall; or cpu: processor time, for a busy machine.")] = "wall",
+    clock: Annotated[str, typer.Option("--clock", help="wall, or cpu: processor time, for a busy machine.")] = "wall",
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:
-    """Measures time and memory of a forward pass of each model, with random weights; trains nothing."""
+    """Measures time and memory of a forward pass of each model, with random weights. Trains nothing."""
     from ablations.pages import inference_page
     from ablations.running import inference
     from ablations.study import Study

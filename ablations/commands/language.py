@@ -35,14 +35,14 @@ Model = Annotated[
 
 def generate(
     model: Model,
-    prompt: Annotated[list[str] | None, typer.Option("--prompt", help="What to go on from. Repeatable.")] = None,
+    prompt: Annotated[list[str] | None, typer.Option("--prompt", help="The text to continue. Repeatable.")] = None,
     file: Annotated[Path | None, typer.Option("--file", help="A text file with a prompt on each line.")] = None,
     new_tokens: Annotated[int, typer.Option("--new-tokens", help="Tokens to write after each prompt, at most.")] = 32,
     temperature: Annotated[
         float | None,
         typer.Option(
             "--temperature",
-            help="Divides the logits; 0 takes the most probable token, and is the default unless top-k or top-p is "
+            help="Divides the logits. 0 takes the most probable token, and is the default unless top-k or top-p is "
             "given.",
         ),
     ] = None,
@@ -57,7 +57,7 @@ def generate(
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:
-    """Goes on from prompts: by the most probable token each time, or by draws."""
+    """Continues prompts by the most probable token each time, or by sampling."""
     with reporting_errors():
         from ablations.core.store import Records
         from ablations.inspection import language_models
@@ -111,7 +111,7 @@ def score(
         str | None, typer.Option("--example", help="Questions that come with the package: lecture.")
     ] = None,
     neutral: Annotated[
-        str, typer.Option("--neutral", help="The prompt of unconditional probabilities; by default no text.")
+        str, typer.Option("--neutral", help="The prompt of unconditional probabilities. Default: no text.")
     ] = "",
     stride: Annotated[
         int | None,
@@ -125,7 +125,7 @@ def score(
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:
-    """Scores how prompts may go on: log-probabilities, normalised ones, and how often the right option has the best."""
+    """Scores continuations of prompts: log-probabilities, normalised ones, and the share of right options that lead."""
     with reporting_errors():
         from ablations.core.store import Records
         from ablations.inspection import language_models, questions

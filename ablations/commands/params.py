@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 def command(
     system: Annotated[
-        str | None, typer.Argument(help="A system or a published configuration; by default all published ones.")
+        str | None, typer.Argument(help="A system or a published configuration. Default: all published ones.")
     ] = None,
     set: Annotated[list[str] | None, typer.Option("--set", help="knob=value: changes the system. Repeatable.")] = None,
     form: In = Notation.table,
 ) -> None:
-    """Shows published parameter counts beside ours; or the parameters of one system by part, its FLOPs and knobs."""
+    """Shows published parameter counts and ours, or the parameters of one system by part, its FLOPs and knobs."""
     with reporting_errors():
         changes = values(set, "--set")
         if system is None:

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 def command(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Tables such as albert.t4, or papers; by default lists all tables.")
+        list[str] | None, typer.Argument(help="Tables such as albert.t4, or papers. Default: a list of all tables.")
     ] = None,
     form: In = Notation.table,
 ) -> None:
-    """Prints published tables as the papers print them; without a name lists all tables.
+    """Prints published tables as the papers print them. Without a name lists all tables.
 
     JSON and CSV have a row per value.
     """

@@ -23,7 +23,7 @@ page in a few minutes, byte for byte with the pinned libraries; it reads no reco
 
 
 def command(
-    grids: Annotated[int | None, typer.Option(help="Simulated grids per condition; default: as published.", min=10)] = (
+    grids: Annotated[int | None, typer.Option(help="Simulated grids per condition. Default: as published.", min=10)] = (
         None
     ),
     results_dir: Results = None,

@@ -115,14 +115,14 @@ def _ends(text: str) -> str:
 
 As = Annotated[Format, typer.Option("--format", help="table for people, json for programs, or only names.")]
 In = Annotated[
-    Notation, typer.Option("--format", help="table for people; json or csv for programs; names; md or tex for papers.")
+    Notation, typer.Option("--format", help="table for people, json or csv for programs, names, md or tex for papers.")
 ]
 Shown = Annotated[str, typer.Option("--scale", "-s", help="The size that is shown (see `ablations list`).")]
 USUAL = "laptop"  # the scale that commands show if none is named; what trains asks for one
 Results = Annotated[
     str | None,
     typer.Option(
-        "--results-dir", help="Results folder; starts from the checkout, or from here where the package is installed."
+        "--results-dir", help="Results folder. Relative to the checkout, or to this folder if the package is installed."
     ),
 ]
 Grid = Annotated[str, typer.Argument(help="A grid's name (see `ablations list`) or the path of a YAML file.")]
@@ -134,13 +134,13 @@ Set = Annotated[list[str] | None, typer.Option("--set", help="knob=value: a knob
 Scale = Annotated[
     str, typer.Option("--scale", "-s", help="A size, such as smoke, laptop, gpu or paper (see `ablations list`).")
 ]
-Seeds = Annotated[int | None, typer.Option(help="Number of seeds; by default the scale's.")]
+Seeds = Annotated[int | None, typer.Option(help="Number of seeds. Default: the scale's.")]
 Look = Annotated[
     int | None,
-    typer.Option(help="2: also the further seeds of claims that are open after the first look; by default as begun."),
+    typer.Option(help="2: also the further seeds of claims that are open after look 1. Default: as begun."),
 ]
 Engine = Annotated[
-    str, typer.Option(help="local: a process per core or GPU; inline: this process; slurm, ray: jobs on a cluster.")
+    str, typer.Option(help="local (a process per core or GPU), inline (this process), slurm or ray (jobs on a cluster).")
 ]
 EngineOption = Annotated[
     list[str] | None, typer.Option(help="name=value for local, slurm or ray: slots=1, partition=gpu. Repeatable.")
@@ -154,7 +154,7 @@ Devices = Annotated[
 Nodes = Annotated[int, typer.Option(help="Machines, with so many devices each, that share them (slurm).", min=1)]
 Sharing = Annotated[
     Literal["ddp", "fsdp"],
-    typer.Option(help="What each of several devices has: ddp, all weights; fsdp, its part of them."),
+    typer.Option(help="What each of several devices holds: all weights (ddp) or its part of them (fsdp)."),
 ]
 Checkpointing = Annotated[
     bool,

@@ -43,19 +43,19 @@ def stats(
     grid: Annotated[str | None, typer.Argument(help="A grid, for the tokenizers of its cells.")] = None,
     scale: Shown = USUAL,
     kind: Annotated[
-        list[str] | None, typer.Option("--kind", help="wordpiece, byte_bpe or unigram; may be repeated.")
+        list[str] | None, typer.Option("--kind", help="wordpiece, byte_bpe or unigram. Repeatable.")
     ] = None,
     vocab_size: Annotated[
-        list[int] | None, typer.Option("--vocab-size", help="Pieces of the vocabulary; may be repeated.")
+        list[int] | None, typer.Option("--vocab-size", help="Pieces of the vocabulary. Repeatable.")
     ] = None,
-    corpora: Annotated[list[str] | None, typer.Option("--corpora", help="A corpus; may be repeated.")] = None,
+    corpora: Annotated[list[str] | None, typer.Option("--corpora", help="A corpus. Repeatable.")] = None,
     lowercase: Annotated[
         bool | None,
-        typer.Option("--lowercase/--cased", help="Whether the text is lower-cased; by default the scale's."),
+        typer.Option("--lowercase/--cased", help="Whether the text is lower-cased. Default: the scale's."),
     ] = None,
     form: As = Format.table,
 ) -> None:
-    """Shows pieces a word, unknown pieces, bytes a piece, speed; trains tokenizers that are missing, no network.
+    """Shows pieces per word, unknown pieces, bytes per piece, and speed. Trains missing tokenizers. Uses no network.
 
     Without GRID the scale's tokenizer is shown, changed by the options.
     """

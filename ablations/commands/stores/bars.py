@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def command(
     grid: Annotated[
-        str | None, typer.Argument(help="Only the held-out words of this grid's runs; else those of all records.")
+        str | None, typer.Argument(help="Only the held-out words of this grid's runs. Default: those of all records.")
     ] = None,
     scale: Shown = USUAL,
     results_dir: Results = None,

@@ -19,7 +19,7 @@ def command(
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:
-    """Removes checkpoints, weights and logs of finished runs; keeps records and pages.
+    """Removes checkpoints, weights and logs of finished runs. Keeps records and pages.
 
     With --all it lists what ablations made in the cache, asks on a terminal, and removes it. What is in use stays, and
     so does what others put there. Exits with 1 if something could not be removed.

@@ -13,7 +13,7 @@ def command(
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:
-    """Copies weights and tokenizer of finished pretrainings beside their records, so that a clone has them.
+    """Copies weights and tokenizer of finished pretrainings into the results folder, so that a clone has them.
 
     Fine-tunings and continued pretrainings then start from them on any machine, and `fill-mask`, `generate`, `score`
     and `export` need neither training nor corpora. Meant for runs that many others start from.

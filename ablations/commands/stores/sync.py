@@ -19,15 +19,15 @@ def command(
     ],
     push_only: Annotated[bool, typer.Option("--push-only", help="Copy from here to there alone.")] = False,
     pull_only: Annotated[bool, typer.Option("--pull-only", help="Copy from there to here alone.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be copied; write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be copied. Write nothing.")] = False,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for each answer.", min=0.1)] = _SECONDS,
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:
-    """Copies to each of two stores the records that only the other has; nothing is overwritten.
+    """Copies to each of two stores the records that only the other has. Nothing is overwritten.
 
-    Exits with 1 if a run has two different final records (both are kept, `ablations verify` explains them) or a file
-    was skipped because it is damaged.
+    Exits with 1 if a run has two different final records, or if a damaged file was skipped. `ablations verify`
+    explains both.
     """
     from ablations.core.sharing.remote import site
     from ablations.core.sharing.sites import Folder

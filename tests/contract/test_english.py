@@ -1,0 +1,75 @@
+"""The check of English finds what it is to find, and nothing in code. `make lint` applies it to the guides."""
+
+import click
+import pytest
+
+import english
+
+
+def found(text):
+    return [finding.what for prose in english.markdown(text, "x.md") for finding in prose.findings()]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "One, two. " * 40,
+        "`a; b told anew` is code.",
+        "```\nit stands; it goes on\n```",
+        "[A link](beside/told;x.md) to a page.",
+        "![Eight were told from four; sixteen were asked](picture.svg)",
+        "| a | b |\n|---|---|\n| one; two | three |",
+        "A stand-in, an understanding, a beginning.",
+        "word " * 25 + ".",
+    ],
+)
+def test_plain_text_and_code_pass(text):
+    assert found(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("word " * 26 + ".", "26 words"),
+        ("* item\n* " + "word " * 26, "26 words"),
+        ("| a |\n|---|\n| " + "word " * 26 + " |", "26 words"),
+        ("One; two.", "semicolon"),
+        ("Eight were not told\nfrom four.", "'told'"),
+        ("It goes on.", "'goes on'"),
+        ("> Beside the point", "'Beside'"),
+        ("# It stands", "'stands'"),
+        ("| a |\n|---|\n| made anew |", "'anew'"),
+    ],
+)
+def test_long_sentences_and_words_are_found(text, what):
+    (one,) = found(text)
+    assert what in one
+
+
+def test_a_finding_says_where():
+    (prose,) = [prose for prose in english.markdown("# Title\n\nText.\n\nOne; two.\n", "x.md") if ";" in prose.text]
+    (finding,) = prose.findings()
+    assert str(finding).startswith("x.md:5: ")
+
+
+def test_help_of_commands_and_options_is_read():
+    option = click.Option(["--often"], help="How often; told.")
+    inner = click.Command("inner", help="Goes on.", params=[option])
+    former = click.Command("former", help="Anew.", hidden=True)
+    group = click.Group("outer", help="Plain.", commands=[inner, former])
+    places = {prose.place for prose in english.help_texts(group, "outer") if list(prose.findings())}
+    assert places == {"outer inner --help:1", "outer inner --often:1"}
+
+
+def test_exemptions_only_shrink(monkeypatch):
+    finding = english.Finding("x.md:1", "told", "It told.")
+    monkeypatch.setattr(english, "EXEMPT", {"x.md": 2, "y.md": 1})
+    assert list(english.problems({"x.md": [finding] * 2, "y.md": [finding]})) == []
+    assert [line.partition(":")[0] for line in english.problems({"x.md": [finding] * 3, "y.md": []})] == [
+        "x.md",
+        "y.md",
+    ]
+    assert list(english.problems({"x.md": [], "y.md": [finding], "z.md": [finding]})) == [
+        str(finding),
+        "x.md: needs no exemption: take it from EXEMPT in docs/english.py",
+    ]
