@@ -177,7 +177,8 @@ def main() -> int:
         return 0
     found = {name: [finding for text in texts for finding in text.findings()] for name, texts in prose.items()}
     lines = list(problems(found))
-    print("\n".join(lines))
+    for line in lines:
+        print(line)
     return bool(lines)
 
 

@@ -1,13 +1,74 @@
-"""The pages of how-to teach with names that are free: who follows them overwrites nothing."""
+"""The pages of how-to teach with names that are free, and with code that runs as it is printed."""
 
 import re
+from fnmatch import fnmatch
+from typing import get_args
+
+import pytest
 
 from lightning_modules.backbones.settings import StackSettings
 from lightning_modules.places import project
+from lightning_modules.systems import SYSTEMS
+
+GUIDES = project() / "docs/how-to"
 
 
 def test_the_example_of_a_new_knob_takes_an_unused_name():
-    page = (project() / "docs/how-to/knob.md").read_text(encoding="utf-8")
+    page = (GUIDES / "knob.md").read_text(encoding="utf-8")
     taught = set(re.findall(r"(\w+): \w+ = knob\(", page))
     assert taught
     assert not taught & set(StackSettings.model_fields)
+
+
+def blocks(page):
+    """The blocks of Python of a guide, with the lines before them left empty, so that an error names its line."""
+    text = (GUIDES / page).read_text(encoding="utf-8")
+    for block in re.finditer(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        yield "\n" * (text[: block.start()].count("\n") + 1) + block[1]
+
+
+def run(page):
+    """What the blocks of a page define, run one after the other as their reader does."""
+    names = {"__name__": page.replace(".", "_")}
+    for block in blocks(page):
+        exec(compile(block, str(GUIDES / page), "exec", dont_inherit=True), names)
+    return names
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*log_every_n_steps.*", "ignore:.*does not have many workers.*")
+def test_the_library_alone_trains_as_its_page_shows():
+    names = run("library.md")
+    losses = names["losses"]
+    assert len(losses) == names["steps"]
+    assert sum(losses[-8:]) < sum(losses[:8]), "it has learned something"
+    assert names["trainer"].callback_metrics["heldout.loss"] < losses[0]
+
+
+def rows(page, heading):
+    """The cells of the rows of the table below a heading of a guide."""
+    section = (GUIDES / page).read_text(encoding="utf-8").partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    return [re.split(r" *\| *", row)[1:-1] for row in section.splitlines() if row.startswith("| `")]
+
+
+def test_the_page_of_positions_has_every_kind():
+    kinds = get_args(StackSettings.model_fields["positions"].annotation)
+    assert sorted(row[0].strip("`") for row in rows("positions.md", "Kinds")) == sorted(kinds)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_the_page_of_positions_says_which_system_has_which(name):
+    (row,) = [
+        kind
+        for names, kind in rows("positions.md", "Which model has which")
+        if any(fnmatch(name, pattern) for pattern in re.findall(r"`(.+?)`", names))
+    ]
+    model = SYSTEMS[name].model
+    assert row.startswith(f"`{model.positions}`")
+    detail = str(model.max_positions) if model.positions == "learned" else f"`model.query_biases: {model.query_biases}`"
+    assert detail in row
+
+
+def test_the_code_about_positions_runs():
+    names = run("positions.md")
+    assert names["BERT_BASE"].parameters() - names["rotary"].parameters() == 393_216
