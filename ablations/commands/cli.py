@@ -207,7 +207,10 @@ def run(
                 echo(summary)
             try:
                 if source is not None and not summary.left:
-                    notebooks.execute(source, parameters, study.folder / "notebook.ipynb")
+                    from ablations.pages import heading
+
+                    finished, _ = heading.counts(study.resolve(), study.measurements)
+                    notebooks.execute(source, parameters, study.folder / "notebook.ipynb", finished)
             finally:
                 study.publish()
         _report(study, summary, form)

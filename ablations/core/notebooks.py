@@ -5,6 +5,7 @@ The records say whether a grid succeeded, not the status of its notebook.
 
 import ast
 import contextlib
+import json
 import logging
 import os
 import secrets
@@ -168,10 +169,16 @@ def axis_parameters(source: Path) -> dict[str, str]:
     }
 
 
-def execute(source: Path, parameters: Mapping[str, Any], output: Path) -> None:
+def execute(source: Path, parameters: Mapping[str, Any], output: Path, runs: int | None = None) -> None:
     """Executes a notebook and replaces ``output`` once the execution has ended.
 
     A failing notebook is kept too, with its error; the error is raised.
+
+    Args:
+        source: The notebook.
+        parameters: From `checked`.
+        output: The executed notebook.
+        runs: How many finished runs it shows, which `runs_shown` reads again.
 
     Raises:
         ConfigError: For a cell that fails: which, with its error.
@@ -180,7 +187,7 @@ def execute(source: Path, parameters: Mapping[str, Any], output: Path) -> None:
     temporary = output.with_name(f".{output.stem}.{secrets.token_hex(8)}.ipynb")  # papermill would follow a link
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        _execute(source, parameters, temporary, output)
+        _execute(source, parameters, temporary, output, runs)
     except OSError as error:
         if is_full(error) or Path(error.filename or "").is_relative_to(output.parent):
             raise unwritten(error, output, "the executed notebook") from error
@@ -190,7 +197,7 @@ def execute(source: Path, parameters: Mapping[str, Any], output: Path) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def _execute(source: Path, parameters: Mapping[str, Any], temporary: Path, output: Path) -> None:
+def _execute(source: Path, parameters: Mapping[str, Any], temporary: Path, output: Path, runs: int | None) -> None:
     import papermill
     from papermill.exceptions import PapermillExecutionError
 
@@ -209,21 +216,32 @@ def _execute(source: Path, parameters: Mapping[str, Any], temporary: Path, outpu
     except Exception as error:
         if not isinstance(error, OSError):
             with contextlib.suppress(FileNotFoundError, NotJSONError):  # not begun, or half written
-                _replace(temporary, source, output)
+                _replace(temporary, source, output, runs)
         if isinstance(error, PapermillExecutionError):
             said = f"cell {error.exec_count} failed with {error.ename}: {' '.join(str(error.evalue).split())}"
             raise ConfigError([Problem(source.name, f"{said}. The executed notebook is {output}")]) from error
         raise
-    _replace(temporary, source, output)
+    _replace(temporary, source, output, runs)
 
 
-def _replace(temporary: Path, source: Path, output: Path) -> None:
-    _name_relatively(temporary, source, output)
+def _replace(temporary: Path, source: Path, output: Path, runs: int | None) -> None:
+    _describe(temporary, source, output, runs)
     os.replace(temporary, output)
 
 
-def _name_relatively(executed: Path, source: Path, output: Path) -> None:
-    """Replaces the absolute paths that papermill writes: a published notebook does not reveal its machine."""
+def _describe(executed: Path, source: Path, output: Path, runs: int | None) -> None:
+    """Adds how many runs it shows, and replaces the absolute paths of papermill, which reveal the machine."""
     notebook = nbformat.reads(read_text(executed), as_version=4)
     notebook.metadata["papermill"] |= {"input_path": source.name, "output_path": output.name}
+    if runs is not None:
+        notebook.metadata["ablations"] = {"runs": runs}
     nbformat.write(notebook, executed)
+
+
+def runs_shown(executed: Path) -> int | None:
+    """How many finished runs an executed notebook shows; None for one that does not say, or cannot be read."""
+    try:
+        runs = json.loads(read_text(executed))["metadata"]["ablations"]["runs"]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None
+    return runs if isinstance(runs, int) else None

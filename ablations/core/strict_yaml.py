@@ -29,6 +29,7 @@ _LEADING_ZERO = re.compile(r"[-+]?0[0-9]+")
 _REAL = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _TAG = "tag:yaml.org,2002:"
 
+ALSO = " Also in line"  # before the other lines of a file that have the same slip
 Path_ = tuple[str | int, ...]
 State = str
 
@@ -46,6 +47,7 @@ class Document:
         lines: Path of keys -> line, from 1.
         problems: Line and problem, in the order in which they were found.
         slips: Words that are not mended yet: path, whether it is a key, nearest allowed word.
+        repeated: A word and the nearest allowed one -> the number of its problem, and the other lines with that word.
         kept: Path of a list that lost items -> the indices of the others in the file.
     """
 
@@ -54,6 +56,7 @@ class Document:
     lines: dict[Path_, int] = field(default_factory=dict)
     problems: list[tuple[float, Problem]] = field(default_factory=list)
     slips: list[tuple[Path_, bool, str | None]] = field(default_factory=list)
+    repeated: dict[tuple[str, str], tuple[int, list[int]]] = field(default_factory=dict)
     kept: dict[Path_, list[int]] = field(default_factory=dict)
 
     def line(self, path: Path_) -> int:
@@ -88,7 +91,8 @@ class Document:
     def slip(self, path: Path_, message: str, allowed: Iterable[str], value: str | None = None) -> None:
         """Adds a problem with a word that is not allowed, with the nearest allowed one.
 
-        `mend` then reads the nearest in its place; without a similar word it leaves the key or the value out.
+        `mend` then reads the nearest in its place; without a similar word it leaves the key or the value out. The same
+        slip at another place is no further problem: the first one lists its line.
 
         Args:
             path: Where the word is.
@@ -97,8 +101,14 @@ class Document:
             value: The word, if it is the value at ``path``; by default it is the last key of ``path``.
         """
         names, word = list(allowed), str(path[-1]) if value is None else value
-        self.complain(path, message + did_you_mean(word, names))
-        self.slips.append((path, value is None, nearest(word, names)))
+        near = nearest(word, names)
+        if near is not None and (word, near) in self.repeated:
+            self.repeated[word, near][1].append(self.line(self.written(path)))
+        else:
+            self.complain(path, message + did_you_mean(word, names))
+            if near is not None:
+                self.repeated[word, near] = (len(self.problems) - 1, [])
+        self.slips.append((path, value is None, near))
 
     def mend(self) -> bool:
         """Mends all slips so far; returns whether there were any."""
@@ -142,13 +152,21 @@ class Document:
         return parts
 
     def check(self) -> None:
-        """Raises all problems so far, in the order of the file.
+        """Raises all problems so far, in the order of the file, each once: scales may share one.
 
         Raises:
             ConfigError: If there is one.
         """
         if self.problems:
-            raise ConfigError(problem for _, problem in sorted(self.problems, key=lambda item: item[0]))
+            found = list(self.problems)
+            for number, lines in self.repeated.values():
+                line, problem = found[number]
+                if others := ", ".join(map(str, sorted({*lines} - {line}))):
+                    found[number] = (
+                        line,
+                        Problem(problem.path, f"{problem.message}{ALSO}{'s' * (',' in others)} {others}."),
+                    )
+            raise ConfigError(dict.fromkeys(problem for _, problem in sorted(found, key=lambda item: item[0])))
 
 
 class _Parser(yaml.SafeLoader):

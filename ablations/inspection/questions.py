@@ -105,7 +105,7 @@ def _check(document: Document, number: int, entry: Any) -> None:
         if needed and name not in entry:
             document.complain((number, name), "is missing")
     for name in entry.keys() - _FIELDS.keys():
-        document.slip((number, name), "is no field of a question", _FIELDS)
+        document.slip((number, name), "is no field of a question.", _FIELDS)
     if not isinstance(entry.get("prompt", ""), str):
         document.complain((number, "prompt"), "must be text; put it in quotes")
     if "options" in entry:

@@ -12,7 +12,7 @@ from ablations.claims import judging, scoreboard
 from ablations.claims.headline import headline
 from ablations.claims.outcomes import NOT_RESOLVED, Direction
 from ablations.claims.verdict import Verdict
-from ablations.core import store
+from ablations.core import notebooks, store
 from ablations.core.formatting import (
     Sheet,
     duration,
@@ -212,8 +212,15 @@ def _page(
         _commands(plan),
     ]
     if (folder / "notebook.ipynb").exists():
-        parts.append("Executed notebook: [notebook.ipynb](notebook.ipynb).")
+        parts.append(_notebook(folder / "notebook.ipynb", finished))
     return f"# {markdown_text(grid.question)}\n\n" + "\n\n".join(parts) + "\n"
+
+
+def _notebook(path: Path, done: int) -> str:
+    """A link to the executed notebook, which says so if the page has runs that it does not show."""
+    shown = notebooks.runs_shown(path)
+    older = f" It was executed with {shown:,} of these {done:,} runs." if shown is not None and shown < done else ""
+    return f"Executed notebook: [notebook.ipynb](notebook.ipynb).{older}"
 
 
 def _verdict_line(verdict: Verdict) -> str:

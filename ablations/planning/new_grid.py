@@ -61,8 +61,13 @@ def write(
         grids.read(name)
     except ConfigError as error:
         path.unlink()
-        raise ConfigError(dict.fromkeys(error.problems)) from None  # each scale has the same ones
+        raise ConfigError(dict.fromkeys(map(_without_lines, error.problems))) from None
     return path
+
+
+def _without_lines(problem: Problem) -> Problem:
+    """A problem of a file that was removed, without its name and lines."""
+    return Problem(problem.path.rpartition(": ")[2], problem.message.partition(strict_yaml.ALSO)[0])
 
 
 def _text(axes: dict[str, list[Any]], base: System, question: str | None, knobs: Mapping[str, Any]) -> str:

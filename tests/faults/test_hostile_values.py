@@ -114,7 +114,8 @@ def test_names_that_are_no_knob_are_refused(name):
 def test_a_notebook_that_cannot_be_written_leaves_the_old_one(notebook, tmp_path, monkeypatch):
     output = tmp_path / "results" / "notebook.ipynb"
     told = {"axes": {"told": str(tmp_path / "told.json")}}
-    notebooks.execute(notebook, told, output)
+    notebooks.execute(notebook, told, output, runs=3)
+    assert notebooks.runs_shown(output) == 3
     before = output.read_bytes()
 
     def full(source, target, **_):

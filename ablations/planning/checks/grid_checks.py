@@ -131,15 +131,18 @@ def values(grid: Grid, document: Document) -> None:
         return
     _check_stand_ins(grid, document)
     layouts = {scale: layout(grid, scale) for scale in grid.scales}
+    wrong: set[Path_] = set()
     _check_baseline(grid, layouts, document)
-    _check_selections(grid, layouts, document)
     for scale, plan in layouts.items():
         _check_idle(grid, scale, plan, document)
         asking_checks.idle(grid, scale, plan, document)
         if not plan.kept:
             document.complain(("scales", scale), "every combination is excluded; keep at least one")
-        elif _check_settings(grid, scale, plan, document) and _check_cells(grid, scale, plan, document):
+        elif not (found := _check_settings(grid, scale, plan, document)) and _check_cells(grid, scale, plan, document):
             _check_starts(grid, scale, plan, document)
+        else:
+            wrong |= found
+    _check_selections(grid, layouts, document, wrong)
 
 
 def _axis_values(grid: Grid) -> Iterable[tuple[Path_, str, tuple[Any, ...]]]:
@@ -293,8 +296,12 @@ def _check_baseline(grid: Grid, layouts: Mapping[str, Layout], document: Documen
             document.complain(("baseline",), text)
 
 
-def _check_selections(grid: Grid, layouts: Mapping[str, Layout], document: Document) -> None:
-    """Exclusions that exclude nothing and sides of claims without a cell, at any scale."""
+def _check_selections(grid: Grid, layouts: Mapping[str, Layout], document: Document, wrong: set[Path_]) -> None:
+    """Exclusions that exclude nothing and sides of claims without a cell, at any scale.
+
+    A side is not checked where a value of its axes is among the ``wrong`` ones: it may be the one that is meant.
+    """
+    doubtful = {where[where.index("axes") + 1] for where in wrong if "axes" in where}
     rows = {scale: [as_printed(grid, scale, row) for row in plan.kept] for scale, plan in layouts.items()}
     claim_checks.check_groups(grid, rows, document)
     every = [row for of_scale in rows.values() for row in of_scale]
@@ -305,7 +312,7 @@ def _check_selections(grid: Grid, layouts: Mapping[str, Layout], document: Docum
     for n, claim in enumerate(grid.claims):
         for where, side in claim_checks.places(n, claim):
             at = {**grid.baseline, **side}
-            if set(side) <= set(grid.axes) and not any(agrees(row, at) for row in every):
+            if set(side) <= set(grid.axes) - doubtful and not any(agrees(row, at) for row in every):
                 document.complain(where, f"no cell of any scale has {label(side)}")
 
 
@@ -321,9 +328,12 @@ def _check_idle(grid: Grid, scale: str, plan: Layout, document: Document) -> Non
             document.complain(("scales", scale), text)
 
 
-def _check_settings(grid: Grid, scale: str, plan: Layout, document: Document) -> bool:
-    """Values that do not build, each at its own line; varies one direction and keeps the baseline in the others."""
-    workshop, before = Workshop(grid, scale, plan.baseline), len(document.problems)
+def _check_settings(grid: Grid, scale: str, plan: Layout, document: Document) -> set[Path_]:
+    """Values that do not build, each at its own line; varies one direction and keeps the baseline in the others.
+
+    Returns where they are.
+    """
+    workshop = Workshop(grid, scale, plan.baseline)
     noted: set[tuple[Path_, str]] = set()
     for values in probes(grid, scale):
         try:
@@ -341,7 +351,7 @@ def _check_settings(grid: Grid, scale: str, plan: Layout, document: Document) ->
                     shared = f" and what scales/{scale}.yaml sets" if grid.scales[scale].base else ""
                     example = f" (for example with {label(values)}{shared})" if where == ("scales", scale) else ""
                     document.complain(where, f"{problem}{example}" if example else problem.message)
-    return len(document.problems) == before
+    return {where for where, _ in noted}
 
 
 def _written(grid: Grid, scale: str, values: Values, path: str) -> Path_:

@@ -96,8 +96,8 @@ def split_by_position(documents: Iterable[list[str]], split: str, every: int, na
     if number < 1:
         raise ConfigError(
             [
-                f"'{name}' has {'one document' if number == 0 else 'no text'}; at least two are needed, one "
-                "for training and one held out. Separate documents by blank lines or files."
+                f"'{name}' has {'one document' if number == 0 else 'no text'}. A corpus needs at least two documents, "
+                "one to train on and one to hold out. Separate documents by blank lines or files."
             ]
         )
     if waiting is not None and (split == "heldout") == (number < every - 1):

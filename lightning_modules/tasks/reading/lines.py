@@ -12,11 +12,13 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from lightning_modules import files
 from lightning_modules.config import ConfigError
+from lightning_modules.problems import nearest
 from lightning_modules.tasks.reading.separators import wrong_count, wrong_headings
 
 LONGEST = 1 << 20  # bytes of a line; a hundred times the longest example of any data set here
 _LONGEST_READ = 1 << 30  # bytes of a line that are counted
 MOST_NAMED = 12  # faults of a file that an error lists
+_FEW = 3  # lines that it names of each
 _MOST_FAULTS = 10_000  # after which a file is read no further
 _MARK = b"\xef\xbb\xbf"  # of the byte order
 _Made = TypeVar("_Made")
@@ -45,6 +47,8 @@ class Fault(Exception):
 def made(source: object, lines: Iterable[Line], make: Callable[..., _Made], kind: str = "line") -> Iterator[_Made]:
     """What ``make`` makes of the fields of each line.
 
+    A fault that many lines have is said once, with the first lines and how many there are.
+
     Args:
         source: The file that holds the lines.
         lines: From `numbered`, `table` ...
@@ -54,18 +58,35 @@ def made(source: object, lines: Iterable[Line], make: Callable[..., _Made], kind
     Raises:
         ConfigError: After the last line, with the faults of all; after thousands of faults at once.
     """
-    faults = []
+    faults: dict[str, list[int]] = {}
+    found = 0
     for line in lines:
         try:
             if line.fault:
                 raise Fault(line.fault)
             yield make(*line.fields)
         except Fault as fault:
-            faults.append(f"{source}, {kind} {line.number}: {fault}")
-            if len(faults) == _MOST_FAULTS:
+            faults.setdefault(str(fault), []).append(line.number)
+            found += 1
+            if found == _MOST_FAULTS:
                 break
-    if faults:
-        raise refused(faults, f"{kind}s are wrong")
+    if not faults:
+        return
+    named = dict(list(faults.items())[:MOST_NAMED])
+    problems = [f"{source}, {_places(kind, numbers)}: {fault}." for fault, numbers in named.items()]
+    if further := found - sum(map(len, named.values())):
+        problems.append(f"{further:,} more {kind}s are wrong.")
+    if found == _MOST_FAULTS:
+        problems.append(f"{source} was read no further.")
+    raise ConfigError(problems)
+
+
+def _places(kind: str, numbers: Sequence[int]) -> str:
+    """``line 3``, ``lines 3, 4``, or ``lines 1, 2, 3 and 591 more``."""
+    first = ", ".join(map(str, numbers[:_FEW]))
+    if len(numbers) == 1:
+        return f"{kind} {first}"
+    return f"{kind}s {first}" + (f" and {len(numbers) - _FEW:,} more" if len(numbers) > _FEW else "")
 
 
 def refused(faults: Sequence[str], what: str = "examples are wrong") -> ConfigError:
@@ -211,7 +232,9 @@ def json_object(text: str, keys: Sequence[str]) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise Fault(f"is JSON but not an object: {json.dumps(value)[:40]}")
     if absent := [key for key in keys if key not in value]:
-        raise Fault(f"has no {', '.join(absent)}; it has {', '.join(value)[:200]}")
+        slips = {key: near for key in absent if (near := nearest(key, value.keys() - set(keys)))}
+        hint = "".join(f". Rename '{near}' to '{key}'" for key, near in slips.items())
+        raise Fault(f"has no {', '.join(absent)}; it has {', '.join(value)[:200]}{hint}")
     return value
 
 

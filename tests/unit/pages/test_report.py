@@ -177,6 +177,20 @@ def test_the_executed_notebook_is_linked_where_there_is_one(published):
     assert (folder / "notebook.ipynb").read_text() == "{}"
 
 
+@pytest.mark.parametrize("share", [0, 0.5, 1])
+def test_an_executed_notebook_of_fewer_runs_is_called_so(published, share):
+    """As after ``ablations run --no-notebook``, which trains further runs and leaves the notebook as it is."""
+    folder, _ = published
+    grid, cells, records = make_study()
+    page, path = folder / "README.md", folder / "notebook.ipynb"
+    finished = json.loads((folder / "page.json").read_text())["finished"]
+    shown = int(share * finished)
+    path.write_text(json.dumps({"cells": [], "metadata": {"ablations": {"runs": shown}}}))
+    publish_page(make_plan(grid, cells), records, folder)
+    line = next(line for line in page.read_text().splitlines() if line.startswith("Executed notebook"))
+    assert (f"{shown} of these {finished} runs" in line) == (share < 1)
+
+
 def test_the_text_of_a_grid_is_shown_as_the_markdown_that_it_is(tmp_path):
     grid, cells, records = make_study()
     publish_page(make_plan(grid, cells), records, tmp_path)

@@ -1,10 +1,14 @@
 """``ablations new``: a grid of every system reads and is planned at every scale that it lists."""
 
+import re
+
 import pytest
 
 from ablations.planning import grids, new_grid
 from ablations.planning.plan import plan
+from lightning_modules.config import ConfigError
 from lightning_modules.systems import SYSTEMS
+from tests.messages import names
 
 
 @pytest.fixture
@@ -39,3 +43,48 @@ def test_what_is_set_by_hand_wins(folder):
     for cell in plan(grids.read("mine"), "laptop").cells:
         assert {path: cell.system.get(path) for path in asked} == asked
         assert cell.system.objectives.lm.direction == "left_to_right"
+
+
+def test_a_misspelt_knob_is_one_problem_of_the_command(folder, tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        new_grid.write("mine", ["optimizer.learning_rate=1e-3,2e-3", "model.num_layers=1,2"], SYSTEMS["roberta_base"])
+    (problem,) = caught.value.problems
+    assert names(str(problem), "optimizer.learning_rate", "'optimizer.peak_lr'?")
+    assert not re.search(r"mine|line", str(problem)), "no file is left that could have lines"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def written(folder, tmp_path):
+    """Writes a grid over depth in which something is replaced, and returns its problems."""
+
+    def write(old, new):
+        file = new_grid.write("mine", ["model.num_layers=1,2"], SYSTEMS["roberta_base"])
+        text = file.read_text(encoding="utf-8")
+        assert old in text
+        file.write_text(text.replace(old, new), encoding="utf-8")
+        with pytest.raises(ConfigError) as caught:
+            grids.read("mine")
+        return [str(problem) for problem in caught.value.problems], file.read_text(encoding="utf-8").splitlines()
+
+    return write
+
+
+def test_a_knob_misspelt_everywhere_is_one_problem_with_all_lines(written):
+    (problem,), lines = written("model.num_layers", "model.num_layer")
+    places = [number for number, line in enumerate(lines, 1) if "model.num_layer" in line and "#" not in line]
+    first, *others = places
+    assert len(others) > 3
+    assert problem.startswith(f"mine.yaml:{first}: axes.model.num_layer: ")
+    assert names(problem, *map(str, others))
+    assert "'model.num_layers'?" in problem
+
+
+def test_a_claim_on_a_wrong_value_is_no_further_problem(written):
+    (problem,), _ = written("model.num_layers: [1, 2]", "model.num_layers: [1, two]")
+    assert names(problem, "axes.model.num_layers.1", "'two'")
+
+
+def test_two_different_slips_are_two_problems(written):
+    problems, _ = written("{name: heldout.loss, label: ", "{nmae: heldout.loss, lable: ")
+    assert len(problems) == 2

@@ -387,3 +387,24 @@ def test_the_snippets_of_the_document_run(home, monkeypatch):
     exec(table, {})
     reviews = own("mine", "Mine?", SHAPES["sentence"], train="reviews.jsonl", dev="reviews.jsonl").examples("dev")
     assert reviews.items_for_pin() == [["Good, all in all.", "", 1], ["Café closed.", "", 0]]
+
+
+def test_a_key_misspelt_in_every_line_is_one_problem(tmp_path, monkeypatch):
+    monkeypatch.setenv("ABLATIONS_DATA", str(tmp_path))
+    (tmp_path / "mine.jsonl").write_text('{"text": "It rains.", "lable": "no"}\n' * 40)
+    task = own("mine", "Mine?", SHAPES["sentence"], train="mine.jsonl")
+    with pytest.raises(ConfigError) as caught:
+        task.examples("train")
+    (problem,) = map(str, caught.value.problems)
+    assert names(problem, "mine.jsonl", "lines 1, 2, 3 and 37 more", "has no label", "'lable' to 'label'")
+
+
+def test_different_faults_are_named_each_with_its_lines(tmp_path, monkeypatch):
+    monkeypatch.setenv("ABLATIONS_DATA", str(tmp_path))
+    lines = ['{"text": "It rains.", "label": "no"}', '{"text": "It rains."}', "It rains,no", '{"text": "Rain."}']
+    (tmp_path / "mine.jsonl").write_text("\n".join(lines))
+    with pytest.raises(ConfigError) as caught:
+        own("mine", "Mine?", SHAPES["sentence"], train="mine.jsonl").examples("train")
+    first, second = map(str, caught.value.problems)
+    assert names(first, "lines 2, 4", "has no label")
+    assert names(second, "line 3", "is not valid JSON")
