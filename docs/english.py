@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import click
 import typer
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -123,7 +123,7 @@ def _plain(tokens: Iterable[Token]) -> str:
     return "".join(pieces)
 
 
-def help_texts(command: click.Command, name: str) -> Iterator[Prose]:
+def help_texts(command: Any, name: str) -> Iterator[Prose]:
     """What `--help` says of a command, of its options, and of the commands below it."""
     for text in filter(None, (command.help, command.epilog)):
         yield from markdown(text.replace("\b", ""), f"{name} --help")

@@ -1,5 +1,6 @@
 """Writes a new grid file: a question, a base, axes, and the usual scales."""
 
+import contextlib
 import re
 import shlex
 from collections.abc import Mapping
@@ -73,7 +74,7 @@ def _without_lines(problem: Problem) -> Problem:
 def _text(axes: dict[str, list[Any]], base: System, question: str | None, knobs: Mapping[str, Any]) -> str:
     varied = " and ".join(path.rpartition(".")[2].replace("_", " ") for path in axes)
     asked = f"What {'does' if len(axes) == 1 else 'do'} {varied} change?"
-    loss, metrics = _measured(base)
+    loss, metrics = _measured(base, knobs)
     stated = {**_trained_on(base), **knobs}
     template = Template(_TEMPLATE.read_text(encoding="utf-8"))
     return template.substitute(
@@ -103,8 +104,10 @@ def _trained_on(base: System) -> dict[str, Any]:
     }
 
 
-def _measured(base: System) -> tuple[str, list[dict[str, str]]]:
-    """The held-out loss of a base, and the metrics to begin with."""
+def _measured(base: System, knobs: Mapping[str, Any]) -> tuple[str, list[dict[str, str]]]:
+    """The held-out loss of a base with some knobs, and the metrics to begin with."""
+    with contextlib.suppress(ConfigError):  # reading the grid says what is wrong with them
+        base = base.but(**{path: value for path, value in knobs.items() if path.startswith(("objectives.", "model."))})
     lm = base.objectives.lm
     side = "" if lm is None else "previous_" if lm.direction == "right_to_left" else "next_"
     of = "at 15 %" if lm is None else f"of {side.rstrip('_')} tokens"

@@ -211,7 +211,9 @@ def test_the_folder_of_results_has_one_name(words):
 
 def printed():
     """Every command line that the documents print, in blocks and within sentences."""
-    for path in (project() / "README.md", project() / "CONTRIBUTING.md", *sorted((project() / "docs").glob("*.md"))):
+    docs = project() / "docs"
+    guides = [path for path in sorted(docs.rglob("*.md")) if not path.is_relative_to(docs / "generated")]
+    for path in (project() / "README.md", project() / "CONTRIBUTING.md", *guides):
         text = path.read_text(encoding="utf-8")
         blocks = "\n".join(re.findall(r"^```(?:bash|sh)?\n(.*?)^```", text, re.DOTALL | re.MULTILINE)).splitlines()
         lines = [*blocks, *re.findall(r"`(ablations [^`]+)`", text)]

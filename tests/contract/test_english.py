@@ -1,7 +1,9 @@
 """The check of English finds what it is to find, and nothing in code. `make lint` applies it to the guides."""
 
-import click
+from typing import Annotated
+
 import pytest
+import typer
 
 import english
 
@@ -53,11 +55,19 @@ def test_a_finding_says_where():
 
 
 def test_help_of_commands_and_options_is_read():
-    option = click.Option(["--often"], help="How often; told.")
-    inner = click.Command("inner", help="Goes on.", params=[option])
-    former = click.Command("former", help="Anew.", hidden=True)
-    group = click.Group("outer", help="Plain.", commands=[inner, former])
-    places = {prose.place for prose in english.help_texts(group, "outer") if list(prose.findings())}
+    app = typer.Typer()
+
+    @app.command()
+    def inner(often: Annotated[int, typer.Option(help="How often; told.")] = 1):
+        """Goes on."""
+
+    @app.command(hidden=True)
+    def former():
+        """Anew."""
+
+    places = {
+        prose.place for prose in english.help_texts(typer.main.get_command(app), "outer") if list(prose.findings())
+    }
     assert places == {"outer inner --help:1", "outer inner --often:1"}
 
 

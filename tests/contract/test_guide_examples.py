@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 
+from ablations.planning import grids, new_grid
 from lightning_modules.backbones.settings import StackSettings
 from lightning_modules.places import project
 from lightning_modules.systems import SYSTEMS
@@ -67,6 +68,16 @@ def test_the_page_of_positions_says_which_system_has_which(name):
     assert row.startswith(f"`{model.positions}`")
     detail = str(model.max_positions) if model.positions == "learned" else f"`model.query_biases: {model.query_biases}`"
     assert detail in row
+
+
+def test_the_page_of_left_to_right_grids_prints_what_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(grids, "home", lambda: tmp_path)
+    known = grids.available()
+    monkeypatch.setattr(grids, "available", lambda: {**known, **{path.stem: path for path in tmp_path.glob("*.yaml")}})
+    written = new_grid.write("my_gpt", ["model.num_layers=1,2"], SYSTEMS["gpt2"])
+    page = (GUIDES / "left_to_right.md").read_text(encoding="utf-8")
+    printed = re.search(r"^```yaml\n(set:\n.*?)^```$", page, re.MULTILINE | re.DOTALL)[1]
+    assert printed in written.read_text(encoding="utf-8")
 
 
 def test_the_code_about_positions_runs():

@@ -45,6 +45,14 @@ def test_what_is_set_by_hand_wins(folder):
         assert cell.system.objectives.lm.direction == "left_to_right"
 
 
+def test_a_grid_that_is_given_another_objective_measures_that_one(folder):
+    knobs = {"objectives.mlm": None, "objectives.lm.direction": "left_to_right", "model.direction": "left_to_right"}
+    new_grid.write("mine", ["model.num_layers=1,2"], SYSTEMS["roberta_base"], knobs=knobs)
+    grid = grids.read("mine")
+    assert [metric.name for metric in grid.metrics] == ["heldout.next_loss", "heldout.next_accuracy"]
+    assert grid.figure.y == grid.claims[0].metric == "heldout.next_loss"
+
+
 def test_a_misspelt_knob_is_one_problem_of_the_command(folder, tmp_path):
     with pytest.raises(ConfigError) as caught:
         new_grid.write("mine", ["optimizer.learning_rate=1e-3,2e-3", "model.num_layers=1,2"], SYSTEMS["roberta_base"])
