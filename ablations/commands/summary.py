@@ -34,7 +34,8 @@ def tell_results(study: "Study") -> None:
     listing(list(_cells(study)), Format.table, "cell")
     if verdicts:
         listing([_claim(verdict) for verdict in verdicts], Format.table, "verdict", _COLOURS)
-    echo(f"page: {study.folder / 'README.md'}")
+    page = study.folder / "README.md"
+    echo(f"page: {page}" if page.exists() else "no page yet")
 
 
 def _plain(text: str) -> str:

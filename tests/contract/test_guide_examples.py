@@ -6,7 +6,10 @@ from typing import get_args
 
 import pytest
 
+from ablations.claims.outcomes import Reason
+from ablations.core.disk.reading import Flaw
 from ablations.planning import grids, new_grid
+from ablations.schema.record import Outcome
 from lightning_modules.backbones.settings import StackSettings
 from lightning_modules.places import project
 from lightning_modules.systems import SYSTEMS
@@ -68,6 +71,19 @@ def test_the_page_of_positions_says_which_system_has_which(name):
     assert row.startswith(f"`{model.positions}`")
     detail = str(model.max_positions) if model.positions == "learned" else f"`model.query_biases: {model.query_biases}`"
     assert detail in row
+
+
+@pytest.mark.parametrize(
+    ("heading", "words"),
+    [
+        ("Outcomes of a run", {*get_args(Outcome), "orphaned"}),
+        ("Why a claim is open", {str(reason) for reason in Reason if reason}),
+        ("Damaged files", {*get_args(Flaw)}),
+    ],
+)
+def test_the_page_of_messages_explains_every_word(heading, words):
+    explained = [word for row in rows("messages.md", heading) for word in re.findall(r"`(.+?)`", row[0])]
+    assert sorted(explained) == sorted(words)
 
 
 def test_the_page_of_left_to_right_grids_prints_what_is_written(tmp_path, monkeypatch):
