@@ -1,7 +1,7 @@
 """The pages of grids: results pages where there are any, else a page of what a grid will test."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from ablations.planning import grids
 from lightning_modules.config import ConfigError
 
 FOLDER = "docs/generated/grids"
+OWN = "docs/generated/own_grids"  # the index of a user's own grids
 _SCALE = "laptop"  # at which the hypotheses of a grid without results are stated; every grid of the project has it
 
 
@@ -57,12 +58,23 @@ def every(root: Path) -> list[GridPage]:
 
 
 def generated(root: Path) -> Iterator[tuple[str, str]]:
-    """Name and text of the index of grids and of the pages of grids without results."""
+    """Name and text of the indices of grids and of the pages of grids without results.
+
+    A user's own grids have an index of their own: those that name no paper, and those whose file is elsewhere.
+    """
     listed = every(root)
-    yield f"{FOLDER}/index.md", _index(listed)
+    own = [page for page in listed if is_own(page.grid)]
+    published = [page for page in listed if page not in own]
+    yield f"{FOLDER}/index.md", _index("Grids", _INTRODUCTION, published, [f"Your own grids </{OWN}>"])
+    yield f"{OWN}.md", _index("Your own grids", _ABOUT_OWN if own else f"{_ABOUT_OWN} There are none yet.", own)
     for page in listed:
         if not page.scale:
             yield f"{page.docname}.md", _without_results(page) + _grid_file(root, page.grid) + _notebook(root, page)
+
+
+def is_own(grid: str) -> bool:
+    """Whether a grid is a user's own question rather than one of the project, which all name a paper."""
+    return grid not in grids.available() or not grids.read(grid).paper
 
 
 def supplement(root: Path, docname: str) -> str:
@@ -87,19 +99,24 @@ def notebook(root: Path, page: GridPage) -> str:
     return next((name for name in choices if (root / f"{name}.ipynb").is_file()), "")
 
 
-def _index(listed: list[GridPage]) -> str:
+def _index(title: str, introduction: str, listed: list[GridPage], further: Sequence[str] = ()) -> str:
     lines = [
         f"| {markdown_link(page.grid, f'/{page.docname}')} | {markdown_text(page.scale)} | "
         f"{markdown_text(page.question)} | {markdown_text(page.answer)} |"
         for page in listed
     ]
     table = "\n".join(["| grid | scale | question | verdicts on its claims |", "|---|---|---|---|", *lines])
-    return f"# Grids\n\n{_INTRODUCTION}\n\n{table}\n\n{_tree(_entries(listed))}"
+    parts = [f"# {title}", introduction, *([table] if lines else []), _tree([*_entries(listed), *further])]
+    return "\n\n".join(parts)
 
 
 _INTRODUCTION = (
     "A grid asks one question: which knobs vary, what is held equal, which published claims are tested. "
     "Its page starts with the answer. Click a heading to sort."
+)
+_ABOUT_OWN = (
+    "Grids of yours, which name no paper, are listed here and not among those of the project. "
+    "[Ask a question of your own](/docs/how-to/grid.md) shows how to make one."
 )
 
 

@@ -1,6 +1,7 @@
 """The documentation site leads to everything: grids, notebooks, pages. It is not built here: `make docs` does that."""
 
 import csv
+import itertools
 import json
 import re
 import shutil
@@ -113,6 +114,20 @@ def test_a_grid_of_ones_own_gets_its_place_without_an_edit(tmp_path):
     assert "</results/my_question/smoke/notebook>" in grid_pages.supplement(tmp_path, page.docname)
 
 
+def test_grids_of_ones_own_are_apart_from_those_of_the_project(tmp_path, generated, monkeypatch):
+    theirs, yours = f"{grid_pages.FOLDER}/index", grid_pages.OWN
+    assert "masking_ratio" in generated[theirs]
+    assert "masking_ratio" not in generated[yours]
+    known = grids.available()
+    file = tmp_path / "mine.yaml"
+    file.write_text(known["masking_ratio"].read_text(encoding="utf-8").replace("\npaper: ", "\n# paper: ", 1))
+    monkeypatch.setattr(grids, "available", lambda: {"mine": file, **known})
+    pages = dict(grid_pages.generated(ROOT))
+    assert f"</{grid_pages.FOLDER}/mine>" in pages[f"{yours}.md"]
+    assert "mine" not in pages[f"{theirs}.md"].split()
+    assert f"</{yours}>" in pages[f"{theirs}.md"]
+
+
 def test_a_results_page_has_its_long_table_to_download(finished_results, tmp_path):
     results = shutil.copytree(finished_results, tmp_path / "results")
     for place in ("another/laptop", "masking_ratio/laptop-123456"):
@@ -138,7 +153,8 @@ def test_generated_pages_show_texts_of_others_as_text(tmp_path, text):
         columns = next(csv.reader(file))
     sheet = Sheet(columns, [[text] * len(columns)])
     (tmp_path / "results" / "claims.csv").write_text(comma_separated(sheet), encoding="utf-8")
-    pages = dict([next(grid_pages.generated(tmp_path)), *claim_pages.generated(tmp_path)])
+    _, own = itertools.islice(grid_pages.generated(tmp_path), 2)
+    pages = dict([own, *claim_pages.generated(tmp_path)])
     for page in pages.values():
         shown = foreign.rendered(page.partition("```{toctree}")[0])
         assert printable(text) in shown
