@@ -133,7 +133,7 @@ class System(Settings):
         plm, shortest = self.objectives.plm, min(length for length, _ in self.format.phases(self.training.steps))
         if plm is None and QUERY_STREAM in self.model.supports:
             raise ValueError(
-                "model.query_stream is asked by objectives.plm alone, and there is none: set model.query_stream to "
+                "model.query_stream is for objectives.plm alone, and there is none: set model.query_stream to "
                 "false, or add the objective"
             )
         if plm is not None and plm.one_in > shortest:

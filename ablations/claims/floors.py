@@ -51,7 +51,7 @@ def named(table: Measurements, claim: Claim, sides: Sides, found: Sequence[Reaso
             names.append("no better than the bigram baseline")
         elif reason:
             counted = dict.fromkeys(bar.floor for bar in table.bars(cell).values())
-            bar = "not told from the best constant answer" if constant else f"no better than {listed(counted)}"
+            bar = "not distinguished from the best constant answer" if constant else f"no better than {listed(counted)}"
             names.append(bar)
     return [f"{names.count(name)} of {len(found)} sides at the floor, {name}" for name in dict.fromkeys(names)]
 

@@ -106,7 +106,7 @@ def _compared(verdict: Verdict, names: Sequence[str], metric: str) -> str:
     if verdict.claim.relation == "~" and verdict.outcome == REPLICATES:
         return f"{a} and {b} are equal within {verdict.margin:.3g} {verdict.unit}".strip() + f": they differ by {by}"
     if verdict.direction is Direction.OPEN:
-        return f"{a} and {b} are not told apart: they differ by {by}"
+        return f"{a} and {b} are not distinguished: they differ by {by}"
     ahead, behind = (a, b) if verdict.direction is Direction.POSITIVE else (b, a)
     return f"{ahead} {_verb(verdict)} {behind} by {by}"
 

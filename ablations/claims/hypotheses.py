@@ -75,10 +75,10 @@ def _rule(verdicts: Sequence[Verdict]) -> str:
         return "No claim of this grid is tested at this scale."
     seeds = f"{looks[0]} seeds" + "".join(f", then {more} for what is open" for more in looks[1:])
     return (
-        f"Claims are judged at {seeds}. The interval counts the noise of runs, pooled over cells (that of fine-tunings "
-        "seed by seed), and that of held-out examples where their scores are kept; it is adjusted for "
+        f"Claims are judged at {seeds}. The interval counts the noise of runs, pooled over cells or, of fine-tunings, "
+        "by seed. It also counts that of held-out examples where their scores are kept. It is adjusted for "
         f"{tests} of this grid and for the looks (Holm). If the whole interval shows the opposite, the claim is "
-        "contradicted; otherwise it is not resolved."
+        "contradicted. Otherwise it is not resolved."
     )
 
 

@@ -255,7 +255,7 @@ def _equality(prospect: Prospect) -> str:
 def _notes(told: Sequence[Prospect], looks: Sequence[tuple[int, int]]) -> list[str]:
     numbers = " and ".join(str(n) for _, n in looks)
     notes = [
-        f"Claims are judged at {numbers} seeds, fixed in the grid; what the first look decides is final, and only "
+        f"Claims are judged at {numbers} seeds, fixed in the grid. What the first look decides is final. Only "
         "cells of open claims get the seeds of a second. Visible: the smallest true difference seen with "
         f"{100 * POWER:g} % power, at the level of Holm's first step over the claims of the grid and both looks. Power "
         "of equality: the chance to show a difference inside the margin if there is none."

@@ -133,7 +133,7 @@ def _size(verdict: Verdict, unit: str) -> str:
     if verdict.margin is None or not verdict.size or is_said:
         return ""
     if source(verdict.claim) == PUBLISHED:
-        against = {Size.INSIDE: "smaller than", Size.BEYOND: "larger than"}.get(verdict.size, "not told from")
+        against = {Size.INSIDE: "smaller than", Size.BEYOND: "larger than"}.get(verdict.size, "not distinguished from")
         return f", {against} the published effect of {verdict.margin:.3g}{unit}"
     side = {Size.INSIDE: "inside", Size.BEYOND: "beyond"}.get(verdict.size, "neither inside nor beyond")
     return f", {side} the margin of {verdict.margin:.3g}{unit}"

@@ -178,8 +178,8 @@ def formats(
         listing(rows, form, "format")
         if form is Format.table:
             echo(
-                f"Rows of {system.format.sequence_length} positions. A step is that of training.batch_by 'tokens', of "
-                f"as many tokens as {batch} full rows; that of 'sequences' has {batch} rows."
+                f"Rows of {system.format.sequence_length} positions. A step is that of training.batch_by 'tokens', "
+                f"with the tokens of {batch} full rows. With 'sequences' it has {batch} rows."
             )
 
 

@@ -80,7 +80,7 @@ def _asked(study: Any, tasks: list[str], changes: dict[str, Any]) -> "dict[str, 
     names = list(dict.fromkeys(tasks)) or [name for name in of_grid if not ZERO_SHOT[name].of_run]
     if not names:
         able = ", ".join(name for name, row in ZERO_SHOT.items() if not row.of_run)
-        raise ConfigError([f"nothing is asked: add --task, once or more, of {able}"])
+        raise ConfigError([f"there is no task: add --task, once or more, of {able}"])
     for name in names:
         if zero_shot_named(name).of_run:
             raise ConfigError([f"'{name}' is made from the text of a grid's own runs; for a model alone leave it out"])

@@ -204,8 +204,8 @@ def _report(
         echo(f"accuracy over {of} question{'s' * (of > 1)} with an answer: {told}")
     if context["stride"]:
         echo(
-            f"texts of more than {context['positions']} tokens were read in windows of so many, {context['stride']} "
-            f"tokens apart: beyond the first, a token has at least {context['context']} before it"
+            f"Texts of more than {context['positions']} tokens were read in windows of that length, "
+            f"{context['stride']} tokens apart. Beyond the first window, a token has at least {context['context']} before it."
         )
 
 

@@ -87,7 +87,9 @@ def _of_cell(study: Study, records: Records) -> str:
     cells = study.resolve().cells
     if len(cells) != 1:
         listed = "; ".join(cell.label for cell in cells[:12])
-        raise ConfigError([f"one model is asked, but {len(cells)} cells match; add --filter to leave one of: {listed}"])
+        raise ConfigError(
+            [f"one model is needed, but {len(cells)} cells match. Add --filter to leave one of: {listed}"]
+        )
     (cell,) = cells
     if not cell.runs:
         raise ConfigError([f"the search of '{cell.label}' is unfinished; finish it with `ablations run`"])

@@ -51,7 +51,7 @@ class Orders:
         alike = all(set(order) == hidden and len(order) == len(hidden) for order in self.orders)
         if len(set(self.words)) < len(self.words) or not hidden or not hidden <= set(self.words) or not alike:
             raise ConfigError(
-                [f"orders need words that stand once in {' '.join(self.words)!r}, the same ones in every order"]
+                [f"orders need words that occur once in {' '.join(self.words)!r}, the same ones in every order"]
             )
 
     def ranks(self, order: Sequence[str]) -> torch.Tensor:
@@ -120,7 +120,7 @@ class Orders:
             for name, parts in said.items()
         ]
         table = Sheet(
-            ["objective", "what it says of the hidden words", "context", "hidden words that it is told"],
+            ["objective", "what it says of the hidden words", "context", "hidden words that it sees"],
             [[row["objective"], row["formula"], row["context"], f"{row['told']}"] for row in rows],
             left=3,
         )

@@ -118,7 +118,7 @@ def _of_tasks() -> list[Meaning]:
         Meaning(f"<task>.{part}_loss", "nats", f"{text}; where labels are real numbers, a squared error", source)
         for part, text in (("dev", "mean loss on the dev set"), ("train", "mean training loss of the last epoch"))
     ]
-    beside = "mean training loss of the language model beside the task, a predicted token, in the last epoch"
+    beside = "mean training loss of the auxiliary language model per predicted token, in the last epoch"
     losses.append(Meaning("<task>.train_next_loss", "nats", beside, source))
     methods = [
         Meaning(f"{score.pattern}.<method>", score.unit, f"the same for a simple method ({score.pattern[7:]})", source)

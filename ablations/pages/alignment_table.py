@@ -87,15 +87,16 @@ def _listed(values: Sequence[float | None]) -> str:
 def _notes(shown: Sequence[Contrast]) -> list[str]:
     notes = [
         "Nats by which the first side is better, with 95 % intervals over runs, not adjusted for the number of claims. "
-        "At equal FLOPs: at the most that all runs of the contrast have used. At equal multiples of the crossing: "
-        "each run at so many times the tokens at which its own loss passed the bigram baseline, the most that all of "
-        "them reach; and at five sixths of that. An offset would leave: the effect there, if the sides differed by a "
-        "constant alone. Final slope: by how many nats the loss of each side fell over the last doubling of its tokens."
+        "At equal FLOPs: at the most that all runs of the contrast have used. The crossing of a run: the "
+        "tokens at which its own loss passed the bigram baseline. At equal multiples of the crossing: at the largest "
+        "multiple that all runs reach, and at five sixths of it. An offset would leave: the effect there, if the "
+        "sides differed by a constant alone. Final slope: by how many nats the loss of each side fell over the last "
+        "doubling of its tokens."
     ]
     if any(one.kind is not Kind.NONE for one in shown):
         notes.append(
             "Quality: the interval excludes 0 at equal multiples and a sixth earlier, on the side of the effect at "
-            f"equal tokens, so speed alone does not explain it. Speed: it lies within the margin or {QUARTER:g} of "
+            f"equal tokens. Speed alone does not explain it. Speed: it lies within the margin or {QUARTER:g} of "
             "that effect, and excludes what an offset would leave. Otherwise it is open: near the crossing a constant "
             "offset and a stretch of time look alike. In the last sixth of a training the falling rate flattens every "
             "curve, and the slower side alone is compared there."

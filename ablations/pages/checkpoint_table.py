@@ -69,12 +69,12 @@ def part(grid: Grid, scale: str, folder: Path, tasks: Collection[str]) -> list[s
         command = f"ablations evaluate FOLDER --beside {grid.name} --scale {scale}{more}"
         return [
             "## Public checkpoints",
-            f"None was at hand. A folder of GPT-2 is asked in the same way by {markdown_code(command)}.",
+            f"None was available. {markdown_code(command)} evaluates a folder of GPT-2 in the same way.",
         ]
     known = [metric for metric in asked if any(metric.name in row["metrics"] for row in rows)]
     note = (
-        "Asked in the same way as the models above, each with its own tokenizer: cased pieces and longer windows make "
-        "its numbers another quantity in part. No verdict reads them."
+        "Evaluated in the same way as the models above, each with its own tokenizer. Cased pieces and longer windows "
+        "make its numbers another quantity in part. No verdict reads them."
     )
     sheet = Sheet(
         ["checkpoint", "parameters", "positions", *(metric.label or metric.name for metric in known)],

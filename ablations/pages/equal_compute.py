@@ -45,15 +45,15 @@ _NUMBERS = (
 )  # fmt: skip
 _ASKED = ("predictions per step", "predictions per 100 tokens")
 _ASKED_NOTE = (
-    "Predictions are the tokens asked about in pretraining, counted for full rows of one segment: a language model "
-    "predicts every token, a masked one those it hides. At equal tokens one has learned from several times as many "
-    "answers as the other; losses of different kinds of questions do not compare."
+    "Predictions are the tokens predicted in pretraining, counted for full rows of one segment. A language model "
+    "predicts every token, a masked one those it hides. At equal tokens one has learned from several times more "
+    "predictions than the other. Losses of different kinds of predictions do not compare."
 )
 _LEARNING = ("crossing (tokens)", "final slope (nats)")
 _LEARNING_NOTE = (
-    "Crossing: the tokens at which the loss passes the bigram baseline, read off the curve in the logarithm of tokens: "
-    "geometric mean over runs, and in brackets the measured points on either side. Final slope: by how much the loss "
-    "fell over the last doubling of tokens."
+    "Crossing: the tokens at which the loss passes the bigram baseline, read off the curve in the logarithm of tokens. "
+    "It is the geometric mean over runs, with the measured points on either side in brackets. Final slope: by how much "
+    "the loss fell over the last doubling of tokens."
 )
 _QUIET = 1.25  # how many times as long as another an equal run may take, or time tells of the machine's other work
 
@@ -401,7 +401,7 @@ def _best(equal: EqualCompute) -> list[str]:
 
 
 def _named(labels: Sequence[str]) -> str:
-    return f"{labels[0]} (not told from {', '.join(labels[1:])})" if labels[1:] else labels[0]
+    return f"{labels[0]} (not distinguished from {', '.join(labels[1:])})" if labels[1:] else labels[0]
 
 
 def _have_ranks(equal: EqualCompute) -> bool:

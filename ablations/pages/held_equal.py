@@ -129,14 +129,14 @@ def _seeds(plan: Planned) -> str:
     if found := trunks.of_cells(plan.cells):
         own = f"{found[0].system.training.steps:,} steps"
         return (
-            f"{sets}, and each continues from the trunk of its seed, a pretraining of {own} that all share, with new "
-            "optimiser state, its own learning rate from its first step, and another order and other masks: "
+            f"{sets}. Each continues from the trunk of its seed, a pretraining of {own} that all share. Optimiser "
+            "state, learning rate, order and masks start again. This is "
             f"*{trunks.WORD}*, another question than pretraining from random weights."
         )
     if any(cell.tuned for cell in plan.cells):
         apart = "Pretrainings are separate draws, because those of one seed are no more alike than others."
         return f"{sets}. {pairs.ABOUT} {apart}"
-    return f"{sets}; comparisons take them as separate draws, because runs of one seed are no more alike than others."
+    return f"{sets}. Comparisons take them as separate draws, because runs of one seed are no more alike than others."
 
 
 def rule(cells: Sequence[Cell]) -> str:
@@ -150,7 +150,7 @@ def rule(cells: Sequence[Cell]) -> str:
         ways = _listed(dict.fromkeys(_way(run) for run in runs if run.task == task), "or")
         tasks_by_way.setdefault(ways, []).append(TASKS[task].title.partition(":")[0])
     read = (f"{ways} ({_listed(tasks, 'and')})" for ways, tasks in tasks_by_way.items())
-    return f"What stands for a text or a pair of texts: {'; '.join(read)}." if tasks_by_way else ""
+    return f"The vector of a text or a pair of texts: {'; '.join(read)}." if tasks_by_way else ""
 
 
 def _way(run: Run) -> str:

@@ -60,14 +60,14 @@ def _notes(catalogue: Catalogue) -> list[str]:
     parts = "; ".join(f"{name}: {meaning}" for name, meaning in PARTS.items())
     return [
         "We count the parameters of our own network, with biases and LayerNorm, and tied tables once. No paper says "
-        "which parts its count includes, so we compare with the nearest of three counts, the same for all rows of a "
+        "which parts its count includes. So we compare with the nearest of three counts, the same for all rows of a "
         f"kind in a paper ({parts}).",
         f"A reason is given where the deviation exceeds {100 * CLOSE:g} %. FLOPs are those of pretraining: forward "
         "and backward, only matrix products, at 512 positions (Mask15: 128).",
-        "ALBERT's counts leave out the pooler if layers share nothing, and include it otherwise. If the position table "
-        "has the hidden size (512 x H parameters; ours and the released code have 512 x E), our counts match every "
-        "printed digit of its Tables 3, 4, 11 and 12, and of Table 1 except the largest and BERT-xlarge. That is "
-        "arithmetic; the paper does not say how it counts.",
+        "ALBERT's counts leave out the pooler if layers share nothing, and include it otherwise. Suppose the "
+        "position table has the hidden size: 512 x H parameters, where ours and the released code have 512 x E. Then "
+        "our counts match every printed digit of its Tables 3, 4, 11 and 12. They match Table 1 except the largest and "
+        "BERT-xlarge. That is arithmetic: the paper does not say how it counts.",
         f"Sources: {'; '.join(f'{name}: {source}' for name, source in catalogue.sources.items())}.",
     ]
 

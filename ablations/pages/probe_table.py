@@ -115,9 +115,9 @@ def _left_out(measured: Measurements, cells: Sequence[Cell]) -> list[str]:
 
 def _notes(probes: Sequence[str]) -> list[str]:
     notes = [
-        "A ridge regression reads the mean of the frozen states of a text: its mean score and, in brackets, the gain "
-        "over the same reader on the initial weights of the same runs, with the half-width of the 95 % interval over "
-        "seeds. Own random weights, word counts, majority class: scores; a range where runs differ. No model is "
+        "A ridge regression reads the mean of the frozen states of a text. Cells have its mean score and, in brackets, "
+        "the gain over the same reader on the initial weights of the same runs. The half-width is of the 95 % interval "
+        "over seeds. Own random weights, word counts and majority class are scores, or a range of them. No model is "
         "fine-tuned. Accuracy, for STS-B rank correlation."
     ]
     return [*notes, " ".join(PROBES[name].title for name in probes)]

@@ -50,8 +50,8 @@ from ablations.schema.record import Record
 from lightning_modules.files import read
 
 _VERDICT_NOTE = (
-    "These intervals are widened for the number of claims and looks (Holm) and count the noise of held-out examples "
-    "where their scores are kept; those under Results do neither."
+    "These intervals are widened for the number of claims and looks (Holm). They count the noise of held-out examples "
+    "where their scores are kept. Those under Results do neither."
 )
 _SECTIONS = {
     "claims": "Verdicts",
@@ -317,8 +317,8 @@ def _numbers(plan: Planned) -> str:
     commands = [_command(plan, f"show {{}} --format {end}", f"written('{end}')") for end in ("csv", "tex")]
     long, tex = map(markdown_code, commands)
     return (
-        f"Every number of every run, one a row, as CSV: {long}. The file docs/records.md has its columns and metrics. "
-        f"The tables of this page in LaTeX: {tex}."
+        f"Every number of every run, one per row, as CSV: {long}. The file docs/records.md has its columns and "
+        f"metrics. The tables of this page in LaTeX: {tex}."
     )
 
 

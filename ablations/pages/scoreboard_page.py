@@ -145,16 +145,16 @@ def summary(entries: Sequence[scoreboard.Entry], scale: str) -> Sheet:
 def _notes() -> list[str]:
     return [
         "Replicates: every answer to the claim replicates, and some grid has given all its answers. Contradicts: an "
-        "answer contradicts and none replicates. Mixed: some replicate and some contradict. After a colon stands why a "
-        "claim is open. Each answer rests on intervals adjusted for all claims and looks of its grid at that scale; "
-        "whether it survives a correction over all grids is a column of the CSV. Often it rests on a proxy, which its "
-        "page names. How many claims are resolved depends on what was asked and is no aim.",
+        "answer contradicts and none replicates. Mixed: some replicate and some contradict. A colon is followed by "
+        "the reason why a claim is open. Each answer rests on intervals adjusted for all claims and looks of its grid "
+        "at that scale. A column of the CSV says whether it survives a correction over all grids. Often it rests on a "
+        "proxy, which its page names. The number of resolved claims depends on the choice of claims and is no aim.",
         "Three outcomes say that the numbers are settled and the claim is not. Not comparable: the grid measures "
         "another quantity than the claim, or follows another protocol. By construction: the result follows from the "
         "formula. Confounded: something else that differs between the sides may explain all of it. The page says why.",
-        "In brackets, for settled differences of held-out loss: quality, if a difference remains at equal multiples of "
-        "the crossing, the tokens at which a run passes the bigram baseline; speed, if none does and a constant offset "
-        "would have left one; open, if neither is shown. The pages have the numbers.",
+        "In brackets, for settled differences of held-out loss, is their kind. The crossing is the tokens at which a "
+        "run passes the bigram baseline. Quality: a difference remains at equal multiples of the crossing. Speed: none "
+        "does, and a constant offset would have left one. Open: neither is shown. The pages have the numbers.",
         f"Of the {len(with_parts())} statements that are kept, {len(with_parts()) - len(published_claims())} are parts "
         "of wider ones, one task or one reading of it, and count with those.",
     ]

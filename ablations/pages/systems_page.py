@@ -74,7 +74,7 @@ def publish(folder: Path) -> list[Path]:
         "# Systems of 2018 to 2020\n\n![Printed parameters of nine systems over the date](systems.svg)\n\n"
         f"{markdown(sizes(systems))}\n"
         f"## What their trainings took, second hand\n\n{markdown(costs())}\n"
-        f"## Beside our own count\n\n{markdown(beside())}"
+        f"## Compared with our own count\n\n{markdown(beside())}"
     )
     contents = {"md": text, "csv": comma_separated(sizes(systems)), "svg": svg(draw(systems))}
     paths = [folder / f"{NAME}.{end}" for end in contents]

@@ -220,8 +220,8 @@ def _notes(
         named = cell_text({path: baseline.values[path] for path in grid.baseline})
         notes.append(
             f"Minus baseline: {split_unit(main.label or main.name)[0]} of the row minus that of the baseline "
-            f"({named}) with its {_PERCENT} interval over runs, not adjusted for the number of comparisons and without "
-            f"the noise of examples; {main.better} is better. {about(grid, cells)}"
+            f"({named}) with its {_PERCENT} interval over runs. It is not adjusted for the number of comparisons, and "
+            f"lacks the noise of examples. A {main.better} value is better. {about(grid, cells)}"
         )
     notes += search_report.notes(grid, cells)
     notes += _left_out(summaries)
@@ -374,7 +374,7 @@ def _claim_notes(verdicts: Sequence[Verdict]) -> list[str]:
         "Direction: whether the adjusted interval excludes 0. Size: whether it lies inside the margin, beyond it or "
         f"astride. Holm's correction over {sizes} of the grid's claims{later}; "
         "a verdict that is reached at the first look is final. Positive means that a is better than b. The "
-        f"{_PERCENT} interval beside the effect is not adjusted. {verdicts[0].pools} The text and the pairs that are "
+        f"{_PERCENT} interval next to the effect is not adjusted. {verdicts[0].pools} The text and the pairs that are "
         "held out, and the dev examples, are fixed: every run shares them. Detectable: the smallest true effect seen "
         "with 80 % power at that level. Published values are in the paper's own metric."
     ]

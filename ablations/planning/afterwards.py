@@ -120,4 +120,4 @@ def check_askable(system: System, tasks: Sequence[str]) -> None:
         check_predicts_next(system, "the model")
     except ConfigError as error:
         text = "; ".join(problem.message for problem in error.problems)
-        raise ConfigError([Problem("measure", f"{', '.join(tasks)} cannot be asked: {text}")]) from None
+        raise ConfigError([Problem("measure", f"{', '.join(tasks)} cannot be measured: {text}")]) from None

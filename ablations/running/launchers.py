@@ -154,8 +154,8 @@ def _refuse_other_code(others: Iterable[dict[str, Any]], wanted: set[str]) -> No
             here, there = (code.get("commit") or "no commit" for code in (provenance.code(), other))
             raise ConfigError(
                 [
-                    f"process {other['pid']} on {other['host']} makes {len(same)} of these runs since {other['since']} "
-                    f"with other code ({there[:12]}, {other['code']}; here {here[:12]}, {provenance.fingerprint()}): "
-                    "wait for it, end it, or take another results folder"
+                    f"process {other['pid']} on {other['host']} makes {len(same)} of these runs since "
+                    f"{other['since']}, with other code ({there[:12]}, {other['code']}; here {here[:12]}, {provenance.fingerprint()}). "
+                    "Wait for it, end it, or use another results folder."
                 ]
             )

@@ -214,8 +214,8 @@ class StackSettings(Backbone):
     def _check_memory(self) -> None:
         if self.memory_length and self.direction in ("right_to_left", "two_way"):
             raise ValueError(
-                f"memory_length {self.memory_length} is of what stands to the left, which a model with direction "
-                f"{self.direction} reads last; set direction to left_to_right or both, or memory_length to 0"
+                f"memory_length {self.memory_length} holds text to the left, which a model with direction "
+                f"{self.direction} reads last. Set direction to left_to_right or both, or memory_length to 0."
             )
         if self.same_length and (self.direction != "left_to_right" or not self.memory_length):
             raise ValueError(
@@ -362,7 +362,8 @@ class StackSettings(Backbone):
             )
         if chain[0] < self.sharing_groups:
             raise ValueError(
-                f"training.warm_start: {self.sharing_groups} sharing_groups need as many layers, not {chain[0]}"
+                f"training.warm_start: {self.sharing_groups} sharing_groups need at least {self.sharing_groups} "
+                f"layers, not {chain[0]}"
             )
         if depths and self.stacks > 1:
             raise ValueError("training.warm_start needs a single stack of layers: model.direction cannot be two_way")

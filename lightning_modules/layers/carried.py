@@ -79,7 +79,7 @@ class Past:
     def __init__(self, carry: "Carry | tuple[()]", example: Example, depth: int) -> None:
         tokens, visible = example.inputs, example.visible
         if visible.pairs is not None or visible.anticausal:
-            raise Unsupported("a text that goes on is read from the left: a mask of pairs and anticausal have no carry")
+            raise Unsupported("a continued text is read from the left: a mask of pairs and anticausal have no carry")
         rows, self.new = tokens.ids.shape
         before = carry if isinstance(carry, Carry) else Carry((KeysValues(),) * depth, None, tokens.ids[:, :0])
         if (rows, depth) != (len(before.positions), len(before.layers)):

@@ -74,7 +74,9 @@ class Remembering:
         self.place, self.positions = _numbered(memory, example.inputs.positions, 1 if self.regular else rows, self.new)
         if self.backward is not None:
             if not self.counted or self.visible.real is not None:
-                raise Unsupported("rows that go on to the left are full, and their positions are counted without gaps")
+                raise Unsupported(
+                    "rows that continue to the left are full, and their positions are counted without gaps"
+                )
             turned = torch.cat([self.new - 1 - self.positions[:, : -self.new], self.place], 1)
             self.positions = torch.where(self.backward[:, None], turned, self.positions)
         self._read: list[Tensor] = []

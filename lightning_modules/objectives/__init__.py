@@ -56,8 +56,8 @@ class Objectives(Settings):
         if "sbo" in dict(self.present()) and not (units and units.spans):
             given = f"objectives.mlm.masking.units.kind {units.kind} gives" if units else "without masking there are"
             raise ValueError(
-                f"objectives.sbo predicts hidden spans from the visible pieces beside them, and {given} none: set "
-                "objectives.mlm.masking.units.kind to spans or tagged, or leave objectives.sbo out"
+                f"objectives.sbo predicts hidden spans from the visible pieces around them, and {given} none. Set "
+                "objectives.mlm.masking.units.kind to spans or tagged, or leave objectives.sbo out."
             )
         return self
 

@@ -95,7 +95,7 @@ def test_one_of_the_two_killed_alone_ends_the_other_and_the_retry_makes_the_run(
     ("execution", "executor", "naming"),
     [
         (Execution(devices=3), "local", "training.batch_size 4"),
-        (Execution(devices=64), "local", "64 are asked for"),
+        (Execution(devices=64), "local", "64 are needed"),
         (TWO, "inline", "local"),
     ],
 )

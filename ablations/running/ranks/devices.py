@@ -18,7 +18,7 @@ def too_many(execution: Execution) -> Iterator[Problem]:
     """The problem if this machine has fewer devices."""
     count, noun = _present()
     if execution.devices > count:
-        yield Problem("devices", f"{execution.devices} are asked for, and this machine has {count} {noun}")
+        yield Problem("devices", f"{execution.devices} are needed, and this machine has {count} {noun}")
 
 
 def one_node(execution: Execution) -> Iterator[Problem]:

@@ -214,18 +214,18 @@ class InputFormat(Settings):
     def _checked_stream(self) -> Self:
         if self.frame == "cls_sep":
             raise ValueError(
-                "a stream has no [CLS] and [SEP] around its rows, which go on from each other: set frame to "
-                "document_ends, for a [SEP] after each document, or to none"
+                "a stream has no [CLS] and [SEP] around its rows, which continue each other. Set frame to "
+                "document_ends, for a [SEP] after each document, or to none."
             )
         if self.share < 1:
             raise ValueError(
-                f"share {self.share:g} draws sequences at random, and those of a stream go on from each other: set "
-                "share to 1, or kind to full_sentences"
+                f"share {self.share:g} draws sequences at random, and those of a stream continue each other. Set "
+                "share to 1, or kind to full_sentences."
             )
         if self.reuse_length is None and self.rest == "pair":
             raise ValueError(
-                "rest pair stands behind the positions that go on: set reuse_length, half of sequence_length in XLNet, "
-                "or rest to text"
+                "rest pair needs positions that continue before it. Set reuse_length, half of sequence_length in "
+                "XLNet, or rest to text."
             )
         shortest = min(self.sequence_length, self.first_length or self.sequence_length)
         room = 1 if self.rest == "text" else 2 + pairs.SPECIALS

@@ -76,10 +76,10 @@ def _order(arranged: Arranged, portions: Portions, longest: int, before: int) ->
             held, needed = arranged.tokens, arranged.needed(rows)
             raise ConfigError(
                 [
-                    f"the text of {arranged.store.folder} has {held} tokens, and one step of a stream needs {needed}: "
+                    f"the text of {arranged.store.folder} has {held} tokens. One step of a stream needs {needed}: "
                     f"training.batch_size {batch} rows{' in two directions' * portions.both_ways} of "
-                    f"format.sequence_length {arranged.length} and the token after them; add text, or lower one of the "
-                    "two"
+                    f"format.sequence_length {arranged.length}, and the token after them. Add text, or lower one of "
+                    "the two."
                 ]
             )
         return Streamed(seed, arranged.sizes, batch, before, portions.both_ways, portions.drawn)
