@@ -205,7 +205,8 @@ def _report(
     if context["stride"]:
         echo(
             f"Texts of more than {context['positions']} tokens were read in windows of that length, "
-            f"{context['stride']} tokens apart. Beyond the first window, a token has at least {context['context']} before it."
+            f"{context['stride']} tokens apart. "
+            f"Beyond the first window, a token has at least {context['context']} before it."
         )
 
 

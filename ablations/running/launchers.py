@@ -155,7 +155,8 @@ def _refuse_other_code(others: Iterable[dict[str, Any]], wanted: set[str]) -> No
             raise ConfigError(
                 [
                     f"process {other['pid']} on {other['host']} makes {len(same)} of these runs since "
-                    f"{other['since']}, with other code ({there[:12]}, {other['code']}; here {here[:12]}, {provenance.fingerprint()}). "
+                    f"{other['since']}, with other code ({there[:12]}, {other['code']}; here "
+                    f"{here[:12]}, {provenance.fingerprint()}). "
                     "Wait for it, end it, or use another results folder."
                 ]
             )
