@@ -59,7 +59,7 @@ def test_on_the_plateau_nobody_beats_anybody():
 def test_what_is_open_is_not_told_apart(tmp_path):
     grid, cells, records = study(by=0.001)
     title, verdict = told(Measurements(grid, cells, Kept(records, tmp_path, cells, 5.0)))
-    assert title == f"40 % and 15 % are not told apart: they differ by {effect_text(verdict)}"
+    assert title == f"40 % and 15 % are not distinguished: they differ by {effect_text(verdict)}"
 
 
 def test_the_claim_about_the_best_cell_is_quoted():

@@ -19,7 +19,7 @@ def grid():
 
 def test_a_page_without_a_checkpoint_says_how_to_ask_one(grid, tmp_path):
     text = " ".join(checkpoint_table.part(grid, "laptop", tmp_path, {"lambada", "heldout_text"}))
-    assert names(text, "None was at hand", "ablations evaluate FOLDER --beside zero_shot --scale laptop`")
+    assert names(text, "None was available", "ablations evaluate FOLDER --beside zero_shot --scale laptop`")
 
 
 def test_where_a_grid_asks_of_its_own_text_alone_the_page_names_another_task(grid, tmp_path):
