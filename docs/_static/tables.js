@@ -5,6 +5,8 @@
   const LONG = 30; // rows from which a table gets a filter
   const MOST_CHOICES = 30; // distinct values up to which a column gets a list to choose from
   const SENTENCE = 32; // mean characters of a cell from which a column holds sentences
+  const OUTCOMES = new Set(["outcome", "verdict"]); // headings of columns that have a colour
+  const SETTLED = ["replicates", "holds", "contradicts", "fails"]; // other outcomes say nothing of the claim
   const UNITS = {
     "%": 1, ms: 1e-3, s: 1, min: 60, h: 3600, d: 86400,
     k: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15, E: 1e18,
@@ -38,6 +40,16 @@
       if (mean <= SENTENCE) return;
       for (const row of [table.tHead.rows[0], ...rows]) row.cells[column]?.classList.add("sentences");
     });
+  }
+
+  /** Marks the cells of outcomes by their first words, so that they have a colour. */
+  function colourOutcomes(table) {
+    const column = [...table.tHead.rows[0].cells].findIndex((cell) => OUTCOMES.has(cell.textContent.trim()));
+    if (column < 0) return;
+    for (const row of table.tBodies[0].rows) {
+      const kind = SETTLED.find((word) => text(row, column).startsWith(word));
+      row.cells[column]?.classList.add("outcome", ...(kind ? [`outcome-${kind}`] : []));
+    }
   }
 
   function makeSortable(table) {
@@ -112,6 +124,7 @@
     const body = table.tBodies[0];
     if (!table.tHead || table.tHead.rows.length !== 1 || !body) continue;
     giveRoom(table);
+    colourOutcomes(table);
     if (body.rows.length < 3) continue;
     if (body.rows.length >= LONG) makeFilterable(table);
     makeSortable(table);

@@ -9,7 +9,7 @@ from ablations.core.formatting import markdown_code, markdown_link, markdown_tex
 from site_extension import grid_pages
 
 PAGE = "docs/generated/claims.md"
-_HEADINGS = ("paper", "table", "claim", "published", "testable at", "grid", "scale", "outcome", "seeds", "id")
+_HEADINGS = ("claim", "outcome", "effect", "n", "published", "paper", "table", "grid", "scale", "testable at", "id")
 
 
 def generated(root: Path) -> Iterator[tuple[str, str]]:
@@ -24,19 +24,29 @@ def generated(root: Path) -> Iterator[tuple[str, str]]:
 
 
 _INTRODUCTION = (
-    "Every claim that is kept as data, with the verdict of each grid that tests it. Click a heading to sort; type to "
-    "filter, or choose a value. `ablations claims` prints the same. *Testable at* is the smallest scale with a "
-    "meaningful test:"
+    "Every claim that is kept as data, with the verdict of each grid that tests it. Click a heading to sort. Type to "
+    "filter, or choose a value. An effect is positive as claimed, with the interval that decides. `ablations claims` "
+    "prints the same. *Testable at* is the smallest scale with a meaningful test:"
 )
 
 
 def _line(row: Mapping[str, str], docnames: Mapping[tuple[str, str], str]) -> str:
     names = [row["grid"]] if row["grid"] else row["grids"].split()
     links = ", ".join(_link(name, row["scale"], docnames) for name in names)
-    texts = [row[name].removeprefix("'") for name in ("paper", "table", "statement", "published", "testable")]
-    verdict = [row[name].removeprefix("'") for name in ("scale", "outcome", "n")]
-    entries = [*map(markdown_text, texts), links, *map(markdown_text, verdict), markdown_code(row["claim"])]
+    plain = {name: markdown_text(text.removeprefix("'")) for name, text in row.items()}
+    outcome = plain["outcome"] + (f" ({plain['reason']})" if row["reason"] and row["outcome"] == "not resolved" else "")
+    entries = [plain["statement"], outcome, markdown_text(_effect(row)), plain["n"], plain["published"], plain["paper"]]
+    entries += [plain["table"], links, plain["scale"], plain["testable"], markdown_code(row["claim"])]
     return "| " + " | ".join(entries) + " |"
+
+
+def _effect(row: Mapping[str, str]) -> str:
+    """The effect, positive as claimed, with the interval that decides; empty for a claim that was not measured."""
+    try:
+        effect, low, high = (float(row[name]) for name in ("effect", "low", "high"))
+    except ValueError:
+        return ""
+    return f"{effect:+.3f} [{low:.3f}, {high:.3f}] {row['unit']}".strip()
 
 
 def _link(grid: str, scale: str, docnames: Mapping[tuple[str, str], str]) -> str:

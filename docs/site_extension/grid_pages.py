@@ -99,14 +99,14 @@ def notebook(root: Path, page: GridPage) -> str:
     return next((name for name in choices if (root / f"{name}.ipynb").is_file()), "")
 
 
-def _index(title: str, introduction: str, listed: list[GridPage], further: Sequence[str] = ()) -> str:
+def _index(title: str, introduction: str, listed: list[GridPage], first: Sequence[str] = ()) -> str:
     lines = [
         f"| {markdown_link(page.grid, f'/{page.docname}')} | {markdown_text(page.scale)} | "
         f"{markdown_text(page.question)} | {markdown_text(page.answer)} |"
         for page in listed
     ]
     table = "\n".join(["| grid | scale | question | verdicts on its claims |", "|---|---|---|---|", *lines])
-    parts = [f"# {title}", introduction, *([table] if lines else []), _tree([*_entries(listed), *further])]
+    parts = [f"# {title}", introduction, *([table] if lines else []), _tree([*first, *_entries(listed)])]
     return "\n\n".join(parts)
 
 
