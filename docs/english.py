@@ -30,12 +30,11 @@ PLAINER = {
     r"(?:go|goes|going|went) on": "continue or resume",
     r"as many": "the same number of, or the number itself",
 }
-READ = ("README.md", "CHANGELOG.md", "docs/*.md", "docs/how-to/*.md", "docs/tutorial/*.md")
+READ = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md", "docs/how-to/*.md", "docs/tutorial/*.md")
 EXEMPT: dict[str, int] = {
     "docs/architecture.md": 183,
     "docs/glossary.md": 26,
     "docs/records.md": 25,
-    "docs/scaling.md": 46,
 }
 _CODE = "code"  # what a code span counts as: one word
 
