@@ -42,14 +42,17 @@
     });
   }
 
-  /** Marks the cells of outcomes by their first words, so that they have a colour. */
-  function colourOutcomes(table) {
-    const column = [...table.tHead.rows[0].cells].findIndex((cell) => OUTCOMES.has(cell.textContent.trim()));
-    if (column < 0) return;
-    for (const row of table.tBodies[0].rows) {
-      const kind = SETTLED.find((word) => text(row, column).startsWith(word));
-      row.cells[column]?.classList.add("outcome", ...(kind ? [`outcome-${kind}`] : []));
-    }
+  /** Marks the cells of outcomes by their first words, so that they have a colour, and effects, which stay in a line. */
+  function markVerdicts(table) {
+    [...table.tHead.rows[0].cells].forEach((heading, column) => {
+      const name = heading.textContent.trim();
+      if (name !== "effect" && !OUTCOMES.has(name)) return;
+      for (const row of table.tBodies[0].rows) {
+        const kind = SETTLED.find((word) => text(row, column).startsWith(word));
+        const own = name === "effect" ? ["effect"] : ["outcome", ...(kind ? [`outcome-${kind}`] : [])];
+        row.cells[column]?.classList.add(...own);
+      }
+    });
   }
 
   function makeSortable(table) {
@@ -124,7 +127,7 @@
     const body = table.tBodies[0];
     if (!table.tHead || table.tHead.rows.length !== 1 || !body) continue;
     giveRoom(table);
-    colourOutcomes(table);
+    markVerdicts(table);
     if (body.rows.length < 3) continue;
     if (body.rows.length >= LONG) makeFilterable(table);
     makeSortable(table);

@@ -103,7 +103,7 @@ def _index(title: str, introduction: str, listed: list[GridPage], first: Sequenc
     lines = [
         f"| {markdown_link(page.grid, f'/{page.docname}')} | {markdown_text(page.scale)} | "
         f"{markdown_text(page.question)} | {markdown_text(page.answer)} |"
-        for page in listed
+        for page in sorted(listed, key=lambda page: not page.scale)  # those with results first
     ]
     table = "\n".join(["| grid | scale | question | verdicts on its claims |", "|---|---|---|---|", *lines])
     parts = [f"# {title}", introduction, *([table] if lines else []), _tree([*first, *_entries(listed)])]

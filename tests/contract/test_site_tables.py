@@ -92,3 +92,20 @@ def test_a_long_table_is_filtered_by_words_and_by_choices(tmp_path):
 def test_a_short_table_has_no_filter(tmp_path):
     rows = [("cell", "loss"), *((f"c{n}", str(n)) for n in range(5))]
     assert _answer(tmp_path, rows, 'answer.push(document.querySelectorAll(".table-filter").length);') == [0]
+
+
+def test_outcomes_that_settle_a_claim_are_marked(tmp_path):
+    rows = [["claim", "outcome", "effect"]]
+    rows += [["a", "replicates", "+0.1"], ["b", "not resolved (floor)", "-0.1"], ["c", "contradicts: beyond", ""]]
+    marked = _answer(tmp_path, rows, "for (const cell of document.querySelectorAll('td')) answer.push(cell.className);")
+    assert marked == [
+        "",
+        "outcome outcome-replicates",
+        "effect",
+        "",
+        "outcome",
+        "effect",
+        "",
+        "outcome outcome-contradicts",
+        "effect",
+    ]
