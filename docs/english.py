@@ -29,6 +29,8 @@ PLAINER = {
     r"beside": "next to, with or besides",
     r"(?:go|goes|going|went) on": "continue or resume",
     r"as many": "the same number of, or the number itself",
+    r"(?:nats|tokens|words|pieces|positions|predictions|bytes|FLOPs|minutes|hours|seconds|runs|seeds) an? "
+    r"(?:step|run|byte|word|token|piece|position|prediction|second|minute|seed|cell|task|core)": "per",
 }
 READ = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md", "docs/how-to/*.md", "docs/tutorial/*.md")
 EXEMPT: dict[str, int] = {

@@ -29,8 +29,8 @@ RELATIONS = {
     "spread": "less spread over seeds",
 }
 TESTABLE = {
-    "laptop": "minutes of a CPU core a run",
-    "gpu": "minutes of one GPU a run",
+    "laptop": "minutes of a CPU core per run",
+    "gpu": "minutes of one GPU per run",
     "constructed": "the mechanism alone, on constructed data",
     "paper": "as published only",
 }

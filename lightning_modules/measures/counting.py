@@ -36,7 +36,7 @@ class Reached:
     """What counting reaches.
 
     Attributes:
-        scores: Method -> nats a word; the first is the bar.
+        scores: Method -> nats per word; the first is the bar.
         by_tokens: Tokens counted -> nats of the first.
         methods: What was fitted, by method.
         counted: Tokens counted, by text: the training text, and that of the trunk.

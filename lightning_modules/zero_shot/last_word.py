@@ -45,7 +45,7 @@ class LastWord(ZeroShot):
     metrics: ClassVar[dict[str, str]] = {
         "accuracy": "share of last words of which every token is the most probable one",
         "filtered_accuracy": "the same where the first token may be no whole function word, 0 to 1",
-        "loss": "mean of minus the log-probability of a last word, nats a word",
+        "loss": "mean of minus the log-probability of a last word, nats per word",
         "cut": "share of passages of which the model reads the last part only",
     }
     methods: ClassVar[dict[str, str]] = {

@@ -47,8 +47,8 @@ class RunningText(ZeroShot):
     """Text that is read from its beginning."""
 
     metrics: ClassVar[dict[str, str]] = {
-        "nats_per_byte": "minus the log-probability of the text over its bytes in the source, nats a byte",
-        "word_loss": "minus the log-probability of the text over its words in the source, nats a word",
+        "nats_per_byte": "minus the log-probability of the text over its bytes in the source, nats per byte",
+        "word_loss": "minus the log-probability of the text over its words in the source, nats per word",
         "perplexity": "exp of the loss of a word: the perplexity by words of the source",
         "unknown": "share of the model's tokens that are unknown words to it",
     }

@@ -52,8 +52,8 @@ class Bar(Settings):
     text: list[Any] = required("All that determines the held-out text; its hash is the id.", min_length=5)
     question: str = required("The name of the held-out loss; of masked words, also the side that is seen.")
     floor: str = required("The method whose score a model has to pass.")
-    scores: dict[str, float] = required("Name of a method, as tables show it -> nats a word.")
-    by_tokens: dict[str, float] = required("Tokens counted -> nats a word of that method.")
+    scores: dict[str, float] = required("Name of a method, as tables show it -> nats per word.")
+    by_tokens: dict[str, float] = required("Tokens counted -> nats per word of that method.")
     recipe: Recipe = required("How the scores were computed.")
     checksum: str = knob("", "SHA-256 of all other fields.")
 
