@@ -19,7 +19,7 @@ def said(*words):
         (["--task", "lambda"], ["lambda", "lambada"]),
         (["--task", "cloze"], ["cloze", "made from the text"]),
         (["--task", "lambada"], ["lambada_test.jsonl", "ABLATIONS_DATA"]),
-        ([], ["nothing is asked", "--task", "wikitext2"]),
+        ([], ["no task", "--task", "wikitext2"]),
         (["--task", "lambada", "--set", "model.dropout=0"], ["model.dropout", "measuring"]),
     ],
 )
