@@ -206,7 +206,7 @@ def test_cells_that_are_not_told_from_the_best_are_named_and_no_rank_is_made_of_
     near = {run.id: course(run, 5.7 + n, 0.5, 800.0) for run, n in zip(third.runs, (0.07, 0.0, 0.04), strict=True)}
     cells, records = [SMALL, LARGE, third], study() | near
     text = markdown(equal_compute.sheets(Measurements(GRID, cells, records))[0])
-    assert "at equal steps num_layers=12 (not told from num_layers=6)" in text
+    assert "at equal steps num_layers=12 (not distinguished from num_layers=6)" in text
     noisy = study() | {run.id: course(run, 5.0 + n, 0.5, 100.0) for run, n in zip(SMALL.runs, (0, 2, 1), strict=True)}
     assert "depends on what is equal" not in markdown(
         equal_compute.sheets(Measurements(GRID, [SMALL, LARGE], noisy))[0]

@@ -97,7 +97,7 @@ def test_a_measurement_is_read_back_with_its_identity(tmp_path):
 
 def test_masked_models_are_refused_by_name(tmp_path):
     file = tiny.grid(tmp_path, extra="measure: [heldout_text]\n")
-    with pytest.raises(ConfigError, match=naming("heldout_text", "cannot be asked", "mlm", "left_to_right")):
+    with pytest.raises(ConfigError, match=naming("heldout_text", "cannot be measured", "mlm", "left_to_right")):
         grids.read(file)
 
 
