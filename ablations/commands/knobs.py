@@ -58,7 +58,7 @@ def command(
             if meaning and sought in " ".join([path, meaning, *named]).lower():
                 others = ", ".join(f"{name} ({value})" if value else name for name, value in named.items())
                 default = usual.get(path, "")
-                rows.append({"knob": path, "of roberta_base": default, "meaning": meaning, "others": others})
+                rows.append({"knob": path, "of roberta_base": default, "others": others, "meaning": meaning})
         if not rows:
             known = {name.rpartition(".")[2] for name in paths(System)} | SPELLINGS.keys()
             raise ConfigError([f"no knob has '{word}' in its path or meaning.{did_you_mean(word, known)}"])
