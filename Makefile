@@ -16,9 +16,6 @@ SCALE ?= laptop
 # Whatever the machine says: every process that a test starts imports hundreds of modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-# folders with tests that `make quick` runs: to import those of the others takes a tenth of its time
-QUICK := tests/contract tests/unit ablations lightning_modules
-
 .DEFAULT_GOAL := help
 .PHONY: help demo test quick nightly test-gpu test-engines lint format notebooks tables check docs benchmark clean
 
@@ -52,7 +49,7 @@ test: $(VENV)/.installed ## the whole suite
 	CUDA_VISIBLE_DEVICES= $(BIN)/python -m pytest -n 2 --dist worksteal
 
 quick: $(VENV)/.installed ## the tests that neither train, nor start processes, nor publish, in two minutes
-	CUDA_VISIBLE_DEVICES= $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" $(QUICK)
+	CUDA_VISIBLE_DEVICES= $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 nightly: $(VENV)/.installed ## the whole suite with many more cases, other ones each time
 	ABLATIONS_NIGHTLY=$$(date +%s) CUDA_VISIBLE_DEVICES= $(BIN)/python -m pytest -n 2 --dist worksteal
