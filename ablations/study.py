@@ -24,6 +24,7 @@ from ablations.literature import published_tables, systems
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.summaries import runs, summary
 from ablations.pages import alignment_table, equal_compute, heading, runs_table, tables, task_table
+from ablations.pages.lead import conclusion
 from ablations.planning import filling, grids, ladder, search_text
 from ablations.planning.plan import Plan, plan
 from ablations.running import estimate
@@ -371,7 +372,9 @@ class Study:
         from ablations.figures import grid_figures
 
         measured = self.measurements
-        answer = headline(measured, judging.verdicts(measured))
+        verdicts = judging.verdicts(measured)
+        quoted = conclusion.quoted(conclusion.stated(self._plan), measured, verdicts)
+        answer = headline(measured, verdicts, quoted)
         drawn = grid_figures.draw(name, measured, heading.subtitle(self._plan, measured), answer, **options)
         if drawn is not None:
             return drawn

@@ -24,25 +24,22 @@ _SHORT = 5  # letters of a variant's name, such as "with" or "all"
 _SPEED = {Kind.SPEED: "a matter of speed", Kind.OPEN: "speed or quality is open"}
 
 
-def headline(measured: Measurements, verdicts: Sequence[Verdict]) -> str:
+def headline(measured: Measurements, verdicts: Sequence[Verdict], quoted: Sequence[str] = ()) -> str:
     """``40 % leads 15 % by 0.222 nats [0.135, 0.310]; neither is better than counts of neighbours (floor)``.
 
-    It quotes the first judged claim that compares the best cell of the grid's figure, or else the first judged one. The
-    interval is the one that decides.
+    The interval is the one that decides.
 
     Args:
         measured: The cells, and the figure whose first metric says which is best.
         verdicts: The verdicts on the grid's claims, in its order.
+        quoted: The ids of the claims that the answer in words quotes.
 
     Returns:
         Nothing if no claim is judged.
     """
-    judged = [verdict for verdict in verdicts if verdict.is_measured and effect_text(verdict)]
-    if not judged:
+    chosen, metric = quotes(measured, verdicts, quoted), _first_metric(measured)
+    if chosen is None:
         return ""
-    metric = _first_metric(measured)
-    best = _best(measured, metric)
-    chosen = next((verdict for verdict in judged if _compares(measured, verdict, metric, best)), judged[0])
     if chosen.claim.relation not in _PAIRS:
         found, names = finding(chosen), list(chosen.sides)
     else:
@@ -51,6 +48,21 @@ def headline(measured: Measurements, verdicts: Sequence[Verdict]) -> str:
     text = "; ".join(filter(None, [found, _limits(measured, chosen, names)]))
     ours = ("the ", *(axis_text(path) for path in measured.grid.axes))  # names of variants stay as they are
     return f"{text[0].upper()}{text[1:]}" if text.startswith(ours) else text
+
+
+def quotes(measured: Measurements, verdicts: Sequence[Verdict], quoted: Sequence[str] = ()) -> Verdict | None:
+    """The judged claim that the headline quotes, None without any; the arguments are those of `headline`.
+
+    It is the first that the answer in words quotes, of those about two sides on the first metric of the figure; else
+    the first that compares the best cell of the figure; else the first of all.
+    """
+    judged = [verdict for verdict in verdicts if verdict.is_measured and effect_text(verdict)]
+    metric = _first_metric(measured)
+    best = _best(measured, metric)
+    drawn = [verdict for verdict in judged if verdict.claim.relation in _PAIRS and verdict.claim.metric == metric]
+    in_answer = [verdict for id in quoted for verdict in drawn if verdict.claim.id == id]
+    about_best = [verdict for verdict in drawn if _compares(measured, verdict, best)]
+    return next(iter([*in_answer, *about_best, *judged]), None)
 
 
 def _first_metric(measured: Measurements) -> str:
@@ -69,9 +81,8 @@ def _best(measured: Measurements, metric: str) -> Cell | None:
     return choose(means, key=lambda pair: pair[0])[1]
 
 
-def _compares(measured: Measurements, verdict: Verdict, metric: str, best: Cell | None) -> bool:
-    is_pair = verdict.claim.relation in _PAIRS and verdict.claim.metric == metric
-    return is_pair and best is not None and best.label in [cell.label for cell in _cells(measured, verdict)]
+def _compares(measured: Measurements, verdict: Verdict, best: Cell | None) -> bool:
+    return best is not None and best.label in [cell.label for cell in _cells(measured, verdict)]
 
 
 def _cells(measured: Measurements, verdict: Verdict) -> list[Cell]:

@@ -1,8 +1,10 @@
 """The curves in records: what a run had used at each point, its loss at any amount, its crossing, its final slope.
 
-The *crossing* of a run is the number of its own tokens at which its held-out loss passes the bigram baseline on the
-same predictions. It is read off the curve, linear in the logarithm of tokens between two points, so it is known no
-better than the distance of these points. A run that starts from the weights of another has none.
+The *crossing* of a run is the number of its own tokens at which its held-out loss passes the bigram baseline. The
+baseline is scored on all sequences of the final measurement, the curve on the first of them alone
+(``evaluation.sequences`` of ``evaluation.final_sequences``), which moves all crossings of one held-out text alike. A
+crossing is read off the curve, linear in the logarithm of tokens between two points, so it is known no better than the
+distance of these points. A run that starts from the weights of another has none.
 """
 
 import math

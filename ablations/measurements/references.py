@@ -14,6 +14,7 @@ from lightning_modules.zero_shot.table import ZERO_SHOT
 
 BIGRAM = "bigram baseline"
 FLOOR = ".floor"  # ends the name of what counting reaches in a held-out loss, in sentences of grids
+COUNTED = f"{FLOOR}.pieces"  # and of how many pieces were counted for it
 BEST = "best simple method"
 SAME = ", same labels"  # ends the name of a method that learned from no more labels than the models
 RANDOM, WORD_COUNTS = "own random weights", "ridge regression on words"

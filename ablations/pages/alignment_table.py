@@ -8,7 +8,7 @@ from ablations.claims.alignment import Contrast, Kind
 from ablations.claims.outcomes import Direction
 from ablations.claims.verdict import Verdict
 from ablations.core.crossing import QUARTER
-from ablations.core.formatting import Entry, Sheet, difference_text, fixed, markdown_text
+from ablations.core.formatting import Entry, Sheet, difference_text, fixed, markdown_text, quantity
 from ablations.core.statistics import Interval
 from ablations.measurements import trunks
 from ablations.measurements.measurements import Measurements
@@ -112,26 +112,34 @@ def part(measured: Measurements, verdicts: Sequence[Verdict]) -> str:
     return f"{_CONTINUED}: at equal tokens all have read those of their trunks before." if is_continued else ""
 
 
-def in_short(verdicts: Sequence[Verdict]) -> str:
-    """What is left of the largest settled difference of two cells, as Markdown; empty where none is aligned."""
+def in_short(verdicts: Sequence[Verdict], named: Verdict | None = None) -> str:
+    """What is left of a settled difference of two cells, as Markdown; empty where none is aligned.
+
+    Args:
+        verdicts: The verdicts of the page.
+        named: The one that its headline quotes, whose difference this is; the largest, where that is not aligned.
+    """
     shown = contrasts(verdicts)
+    named_first = [*([named] if named else []), *verdicts]
     aligned = [
         one
-        for verdict in verdicts
+        for verdict in named_first
         if verdict.aligned and verdict.direction is not Direction.OPEN
         for one in verdict.aligned.contrasts
         if one.is_pair and one.multiples is not None
     ]
     if not aligned:
         return ""
-    one = max(aligned, key=lambda one: abs(one.tokens.mean or 0.0))
+    is_named = named is not None and named.aligned is not None and aligned[0] in named.aligned.contrasts
+    one = aligned[0] if is_named else max(aligned, key=lambda one: abs(one.tokens.mean or 0.0))
     whole, left = one.facing(one.tokens), one.facing(one.multiples)
     counts = Counter(one.kind for one in shown)
     tally = ", ".join(f"{counts[kind]} {_WORDS[kind]}" for kind in Kind if counts[kind])
+    crossed = " and ".join(quantity(at) for at in _sides(one, one.crossings))
     text = (
         f"Of the {fixed((whole and whole.mean) or 0.0, 3)} nats of {one.name}, "
-        f"{difference_text(left).removeprefix('+') if left else ''} are left at equal multiples of the crossing: "
-        f"{_WORDS[one.kind]}."
+        f"{difference_text(left).removeprefix('+') if left else ''} are left at equal multiples of the crossing "
+        f"({crossed} tokens): {_WORDS[one.kind]}."
     )
     return markdown_text(f"{text} All {len(shown)} contrasts: {tally}." if len(shown) > 1 else text)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ablations.claims import judging, scoreboard
-from ablations.claims.headline import headline
+from ablations.claims.headline import headline, quotes
 from ablations.claims.outcomes import NOT_RESOLVED, Direction
 from ablations.claims.verdict import Verdict
 from ablations.core import notebooks, store
@@ -46,6 +46,7 @@ from ablations.pages import (
 from ablations.pages.held_equal import Planned
 from ablations.pages.lead import answer, conclusion
 from ablations.planning import grids, scales
+from ablations.schema.grid import SYSTEM_AXIS
 from ablations.schema.record import Record
 from lightning_modules.files import read
 
@@ -86,7 +87,7 @@ def publish(plan: Planned, measured: Measurements, folder: Path) -> dict[str, Pa
         else:
             tables.remove(folder, name)
     told = heading.subtitle(plan, measured)
-    said = headline(measured, verdicts)
+    said = headline(measured, verdicts, _quoted(plan, measured, verdicts))
     drawn = {name: grid_figures.draw(name, measured, told, said) for name in grid_figures.FIGURES}
     drawn["alignment"] = alignments.alignments(alignment_table.contrasts(verdicts), f"{told}; {alignments.MARKS}")
     for name, figure in drawn.items():
@@ -152,11 +153,25 @@ def _caveat(plan: Planned, measured: Measurements) -> str:
     return f"**Caution:** {markdown_text(text)}" if text else ""
 
 
+def _recipe(plan: Planned) -> str:
+    """What of the recipe is the same in all cells, as a sentence; empty where no scale pins one."""
+    if not scales.has_recipe(plan.scale) or SYSTEM_AXIS in plan.grid.axes:
+        return ""
+    searched = dict.fromkeys(path_text(path) for cell in plan.cells for path in cell.chosen)
+    if not searched:
+        return "Every model of this page is trained by the same recipe; only what the grid asks about differs."
+    chosen = f"Each cell has the {' and '.join(searched)} that its own search chose"
+    return f"{chosen}; the rest of the recipe is the same, but for what the grid asks about."
+
+
 def _told(plan: Planned, measured: Measurements, verdicts: Sequence[Verdict]) -> list[str]:
     """The answer in words; of the grid as it stands alone."""
-    if plan.overrides or plan.scale not in plan.grid.scales:
-        return []
-    return conclusion.sentences(plan.grid.scales[plan.scale].conclusion, measured, verdicts)
+    return conclusion.sentences(conclusion.stated(plan), measured, verdicts)
+
+
+def _quoted(plan: Planned, measured: Measurements, verdicts: Sequence[Verdict]) -> list[str]:
+    """The claims whose effects the answer in words gives."""
+    return conclusion.quoted(conclusion.stated(plan), measured, verdicts)
 
 
 def _page(
@@ -166,10 +181,11 @@ def _page(
     finished, planned = heading.counts(plan, measured)
     description = grid.scales[plan.scale].description if plan.scale in grid.scales else ""
     drawn = [name for name in grid_figures.FIGURES if (folder / f"{name}.svg").exists()]
-    said = headline(measured, verdicts)
+    quoted = _quoted(plan, measured, verdicts)
+    said, named = headline(measured, verdicts, quoted), quotes(measured, verdicts, quoted)
     pictures = [f"![{markdown_text(grid_figures.caption(name, said))}]({name}.svg)" for name in drawn]
     equal = f"**Equal compute:** {markdown_text(text)}" if (text := equal_compute.in_short(measured)) else ""
-    speed = f"**{alignment_table.TITLE}** {text}" if (text := alignment_table.in_short(verdicts)) else ""
+    speed = f"**{alignment_table.TITLE}** {text}" if (text := alignment_table.in_short(verdicts, named)) else ""
     told = _told(plan, measured, verdicts)
     limits = [answer.holds(measured), _caveat(plan, measured)]  # right below an answer in words
     answered = [heading.overridden(plan), answer.lead(measured, verdicts, told)]

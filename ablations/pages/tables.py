@@ -17,6 +17,7 @@ from ablations.claims.floors import listed
 from ablations.claims.verdict import Verdict
 from ablations.claims.verdict_text import amount, direction_text, families_text, size_text
 from ablations.core import store
+from ablations.core.disk.bars import Bar
 from ablations.core.formatting import (
     Entry,
     Sheet,
@@ -181,8 +182,39 @@ def _on_floors(measured: Measurements, summaries: Sequence[Summary]) -> list[str
         if len(bar.by_tokens) > 1:
             reached = ", ".join(f"{nats:.3f} ({tokens / 1e6:.1f} M)" for tokens, nats in _ascending(bar.by_tokens))
             where = f" in {bar.metric}, {cell_text(cell.values)}" if len(found) > 1 else ""
-            notes.append(f"{bar.floor[:1].upper()}{bar.floor[1:]}{where}, by pieces counted: {reached}.")
+            equal = _of_equal_text(measured, bar)
+            notes.append(f"{bar.floor[:1].upper()}{bar.floor[1:]}{where}, by pieces counted: {reached}.{equal}")
     return notes
+
+
+def _of_equal_text(measured: Measurements, bar: Bar) -> str:
+    """How many runs are better than counts of as many tokens as they have read themselves, trunks included.
+
+    Empty without runs, and where as many were not counted.
+    """
+    cells = [cell for cell in measured.cells if bar.name in {kept.name for kept in measured.bars(cell).values()}]
+    runs = {record.id: (record, cell) for cell in cells for record in measured.finished(cell).values()}
+    found = []
+    for record, cell in runs.values():
+        before = cell.system.continued_from
+        read = record.cost.get("tokens", 0.0) + (before.tokens() if before else 0)
+        if (level := bar.after(read)) is None or bar.metric not in record.metrics:
+            return ""
+        found.append((read, level, record.metrics[bar.metric] < level))
+    if not found:
+        return ""
+    read, level = (_ends([text(item[n]) for item in sorted(found)]) for n, text in ((0, quantity), (1, _nats)))
+    better = sum(item[2] for item in found)
+    are = "is" if better == 1 else "are"
+    return f" Of as many tokens as a run here has read ({read}): {level}; {better} of {len(found)} runs {are} better."
+
+
+def _nats(value: float) -> str:
+    return f"{value:.3f}"
+
+
+def _ends(texts: Sequence[str]) -> str:
+    return " to ".join(dict.fromkeys((texts[0], texts[-1])))
 
 
 def _ascending(by_tokens: Mapping[str, float]) -> list[tuple[int, float]]:

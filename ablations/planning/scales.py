@@ -36,6 +36,11 @@ def caveat(name: str) -> str:
     return read(name).caveat if name in available() else ""
 
 
+def has_recipe(name: str) -> bool:
+    """Whether a scale pins the knobs of training, so that all models of a grid have one recipe."""
+    return name in available() and any(file.pins for file in lineage(name))
+
+
 def lineage(name: str) -> tuple[ScaleFile, ...]:
     """The file of a scale, of the scale that it is like, and so on, all checked.
 

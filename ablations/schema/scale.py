@@ -1,7 +1,7 @@
 """A scale: a size for all grids in its own file, and the changes that a grid makes to it."""
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -17,9 +17,14 @@ Outcome = Literal["replicates", "contradicts", "holds", "fails", "not resolved"]
 class Conclusion(Settings):
     """A sentence of a page's answer, as long as its claims have the verdicts for which it was written.
 
-    In braces stand the effect of a claim (``{albert.t4.order}``) or the mean of a metric in a cell, by the label that
-    `ablations plan` prints (``{heldout.loss of num_layers=4, own}``), or what counting reaches on the held-out words of
-    that cell (``{heldout.loss.floor of num_layers=4, own}``).
+    In braces stand numbers of the records, each a `Place`:
+
+    * the effect of a claim: ``{albert.t4.order}``;
+    * the mean of a metric in a cell, by the label that `ablations plan` prints: ``{heldout.loss of rate=0.4}``;
+    * one cell minus another: ``{heldout.loss of num_layers=4, own minus num_layers=4, shared}``;
+    * either of them read off the curves: ``{heldout.loss of rate=0.4 minus rate=0.15 after 1,500 steps}``;
+    * what counting reaches on the held-out words of a cell, and of how many pieces of text:
+      ``{heldout.loss.floor of rate=0.4}`` and ``{heldout.loss.floor.pieces of rate=0.4}``.
     """
 
     say: str = required("The sentence.", min_length=1)
@@ -28,10 +33,32 @@ class Conclusion(Settings):
     )
 
 
-def parted(place: str) -> tuple[str, str]:
-    """Metric and label of a cell in a place of a sentence; of a claim its id, and no label."""
-    metric, _, label = place.partition(" of ")
-    return metric, label
+class Place(NamedTuple):
+    """Where a number of the records stands in a sentence.
+
+    Attributes:
+        metric: The metric; of the effect of a claim, its id.
+        cell: The label of the cell; empty for the effect of a claim.
+        other: The label of the cell that is subtracted, if any.
+        steps: After how many steps; None for the end of the training.
+    """
+
+    metric: str
+    cell: str = ""
+    other: str = ""
+    steps: int | None = None
+
+
+def parted(place: str) -> Place:
+    """The parts of what stands in braces.
+
+    >>> parted("heldout.loss of rate=0.4 minus rate=0.15 after 1,500 steps")
+    Place(metric='heldout.loss', cell='rate=0.4', other='rate=0.15', steps=1500)
+    """
+    early = re.fullmatch(r"(.*) after ([\d,]+) steps", place)
+    metric, _, cells = (early[1] if early else place).partition(" of ")
+    cell, _, other = cells.partition(" minus ")
+    return Place(metric, cell, other, int(early[2].replace(",", "")) if early else None)
 
 
 class ScaleSearch(Settings):
@@ -69,7 +96,11 @@ class Scale(Settings):
         {}, "Axis -> the published values of its stand-ins at this scale, in the same order."
     )
     search: ScaleSearch | None = knob(ScaleSearch(), "Changes to the grid's search; null for no search at this scale.")
-    caveat: str = knob("", "What this grid cannot show at this scale; stands on its page behind the scale's own.")
+    caveat: str = knob(
+        "",
+        "What this grid cannot show at this scale; stands on its page behind the scale's own. In braces it may have "
+        "numbers of cells, as the answer has.",
+    )
     conclusion: tuple[Conclusion, ...] = knob((), "The answer at this scale, in sentences: the first line of its page.")
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 from pydantic import model_validator
 
 from ablations.core.disk.publishing import check_inside, publish
@@ -74,6 +75,18 @@ class Bar(Settings):
     def level(self) -> float:
         """The score that a model has to pass."""
         return self.scores[self.floor]
+
+    def after(self, tokens: float) -> float | None:
+        """What that method reaches after so many tokens, read off on a straight line over their logarithm.
+
+        Returns:
+            Nats a word; None for fewer or more tokens than were counted.
+        """
+        counted = sorted((float(count), nats) for count, nats in self.by_tokens.items())
+        if not counted or not counted[0][0] <= tokens <= counted[-1][0]:
+            return None
+        x, nats = zip(*counted, strict=True)
+        return float(np.interp(np.log(tokens), np.log(x), nats))
 
     @property
     def name(self) -> str:

@@ -22,6 +22,7 @@ Means = Sequence[tuple[Cell, Interval]]
 
 _WORDS = {REPLICATES: "Yes", HOLDS: "Yes", CONTRADICTS: "No", FAILS: "No"}
 _MOST = 3  # decided claims in the answer; all are under Verdicts
+_NEARLY = 0.99  # of all tokens: less padding is not told
 _MOST_MEANS = 8  # cells whose means are told; of more the best and the worst
 
 
@@ -52,7 +53,11 @@ def _tally(verdicts: Sequence[Verdict]) -> str:
         return "No claims are tested here."
     if not any(verdict.is_measured for verdict in verdicts):
         return f"None yet. {_capital(_claims(len(verdicts)))}, none of them measured."
-    return f"Of {_claims(len(verdicts))}, {judging.tally(verdicts)}."
+    decided = [verdict for verdict in verdicts if verdict.outcome in _WORDS]
+    late = sum(verdict.claim.post_hoc for verdict in decided)
+    were = "was" if late == 1 else "were"
+    after = f"; {late} of the {len(decided)} decided {were} stated after the runs" if late else ""
+    return f"Of {_claims(len(verdicts))}, {judging.tally(verdicts)}{after}."
 
 
 def holds(measured: Measurements) -> str:
@@ -73,9 +78,19 @@ def holds(measured: Measurements) -> str:
     other = f" of {markdown_text(before)}" * (before != text)
     after = f" after a trunk of {_span([trunk.tokens() for trunk in trunks], quantity)}{other}," if trunks else ""
     return (
-        f"**Holds for** {layers} layers of {width} ({sizes} parameters), {tokens} tokens{after} of "
-        f"{markdown_text(text)} in sequences of {length} ({_pieces(systems)}); {runs} run{'s' * (runs != '1')} a cell."
+        f"**Holds for** {layers} layers of {width} ({sizes} parameters), {tokens} tokens"
+        f"{_real(measured, cells)}{after} of {markdown_text(text)} in sequences of {length} ({_pieces(systems)}); "
+        f"{runs} run{'s' * (runs != '1')} a cell."
     )
+
+
+def _real(measured: Measurements, cells: Sequence[Cell]) -> str:
+    """How many of the tokens are no padding, in brackets; empty where nearly all are."""
+    costs = [record.cost for cell in cells for record in measured.finished(cell).values()]
+    known = [(cost["real_tokens"], cost["tokens"]) for cost in costs if "real_tokens" in cost and "tokens" in cost]
+    if all(real > _NEARLY * tokens for real, tokens in known):
+        return ""
+    return f" ({_span([real for real, _ in known], quantity)} without padding)"
 
 
 def _text(systems: Sequence[System]) -> str:

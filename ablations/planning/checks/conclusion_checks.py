@@ -1,14 +1,16 @@
 """Checks of the sentences of a grid's answers: what they name exists, and the verdicts are ones it can have."""
 
+from collections.abc import Mapping
+
 from ablations.claims.outcomes import AGAINST, AS_CLAIMED, CONTRADICTS, FAILS, HOLDS, NOT_RESOLVED, REPLICATES, outcome
 from ablations.core.metrics import HELDOUT
 from ablations.core.strict_yaml import Document, Path_
 from ablations.measurements.measurements import STREAM
-from ablations.measurements.references import FLOOR, references
+from ablations.measurements.references import COUNTED, FLOOR, references
 from ablations.planning.cells import label, layout
 from ablations.schema.claim import Claim
 from ablations.schema.grid import Grid
-from ablations.schema.scale import PLACE, Conclusion, parted
+from ablations.schema.scale import PLACE, parted
 from lightning_modules.config import did_you_mean
 
 
@@ -18,10 +20,11 @@ def check(grid: Grid, document: Document) -> None:
         return
     names = [metric.name for metric in grid.metrics]
     metrics = [*names, *(simple for name in names for simple in references(name).values())]
-    metrics += [f"{name}{FLOOR}" for name in names if name in (*HELDOUT, f"{STREAM}.loss")]
+    metrics += [f"{name}{end}" for end in (FLOOR, COUNTED) for name in names if name in (*HELDOUT, f"{STREAM}.loss")]
     for scale, own in grid.scales.items():
         claims = {claim.id: claim for claim in grid.claims if not own.claims or claim.id in own.claims}
-        cells = [label(row) for row in layout(grid, scale).kept] if own.conclusion else []
+        cells = [label(row) for row in layout(grid, scale).kept] if own.conclusion or own.caveat else []
+        _check_places(own.caveat, {}, ("scales", scale, "caveat"), metrics, cells, document)
         for n, one in enumerate(own.conclusion):
             where: Path_ = ("scales", scale, "conclusion", n)
             for name, word in one.given.items():
@@ -29,7 +32,7 @@ def check(grid: Grid, document: Document) -> None:
                     document.slip((*where, "given", name), "is not a claim of this grid at this scale.", list(claims))
                 elif problem := _never(claims[name], word):
                     document.complain((*where, "given", name), problem)
-            _check_places(one, where, metrics, cells, document)
+            _check_places(one.say, one.given, (*where, "say"), metrics, cells, document)
 
 
 def _never(claim: Claim, word: str) -> str:
@@ -44,15 +47,20 @@ def _never(claim: Claim, word: str) -> str:
     return f"{kind}{has_no}, so it is never '{word}'. Allowed: {allowed}. Did you mean '{meant}'?"
 
 
-def _check_places(one: Conclusion, where: Path_, metrics: list[str], cells: list[str], document: Document) -> None:
-    for place in PLACE.findall(one.say):
-        metric, cell = parted(place)
-        if cell and metric not in metrics:
-            text = f"'{metric}' is neither a metric of this grid nor a simple method's.{did_you_mean(metric, metrics)}"
-            document.complain((*where, "say"), text)
-        if cell and cell not in cells:
-            text = f"there is no cell '{cell}' at this scale.{did_you_mean(cell, cells)}"
-            document.complain((*where, "say"), text)
-        elif not cell and metric not in one.given:
-            text = f"'{metric}' is not among the verdicts under 'given', by which the sentence is withdrawn."
-            document.complain((*where, "say"), text + did_you_mean(metric, one.given))
+def _check_places(
+    text: str, given: Mapping[str, str], where: Path_, metrics: list[str], cells: list[str], document: Document
+) -> None:
+    for place in PLACE.findall(text):
+        asked = parted(place)
+        if asked.cell and asked.metric not in metrics:
+            meant = did_you_mean(asked.metric, metrics)
+            document.complain(where, f"'{asked.metric}' is neither a metric of this grid nor a simple method's.{meant}")
+        for cell in filter(None, (asked.cell, asked.other)):
+            if cell not in cells:
+                document.complain(where, f"there is no cell '{cell}' at this scale.{did_you_mean(cell, cells)}")
+        if asked.steps is not None and asked.metric not in HELDOUT:
+            allowed = ", ".join(HELDOUT)
+            document.complain(where, f"'{asked.metric}' has no curve to be read after some steps. Allowed: {allowed}.")
+        if not asked.cell and asked.metric not in given:
+            said = f"'{asked.metric}' is not among the verdicts under 'given', by which the sentence is withdrawn."
+            document.complain(where, said + did_you_mean(asked.metric, given))

@@ -73,6 +73,16 @@ def test_the_claim_about_the_best_cell_is_quoted():
     assert title.startswith("15 % beats 40 %"), "15 % is the best cell; the first claim is not about it"
 
 
+def test_the_claim_that_the_answer_quotes_comes_first():
+    claims = [make_claim(), make_claim(id="mask15.80_gt_40", a={RATE: 0.8}, b={RATE: 0.4})]
+    grid, cells, records = make_study(claims=claims)
+    measured = Measurements(grid, cells, records)
+    verdicts = judging.verdicts(measured)
+    assert headline(measured, verdicts).startswith("15 % beats 40 %")
+    assert headline(measured, verdicts, ["mask15.80_gt_40"]).startswith("40 % beats 80 %")
+    assert headline(measured, verdicts, ["of another grid"]) == headline(measured, verdicts)
+
+
 def test_without_a_judged_claim_there_is_no_answer():
     grid, cells, records = make_study(claims=[])
     assert told_nothing(grid, cells, records)

@@ -48,6 +48,12 @@ def changed(path, change):
     path.write_text(json.dumps(data | {"checksum": checksum(data)}))
 
 
+def test_it_is_read_between_the_amounts_that_were_counted():
+    bar = bar_of()
+    assert [bar.after(tokens) for tokens in (49, 50, 100, 101)] == [None, 4.75, 4.5, None]
+    assert bar.after(50 * 2**0.5) == pytest.approx(4.625)
+
+
 def test_it_is_found_by_the_run(records):
     run = make_run(0)
     path = bars.write(records.folder, bar_of(run))

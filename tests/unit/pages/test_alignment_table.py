@@ -1,6 +1,7 @@
 """What a page says of speed and quality, and the values by seed beside its verdicts."""
 
 import csv
+import re
 from dataclasses import replace
 
 import pytest
@@ -60,12 +61,19 @@ def test_each_contrast_has_one_row_with_three_alignments(verdicts):
 def test_the_answer_names_the_largest_settled_difference_that_is_aligned(verdicts, measured):
     said = alignment_table.in_short(verdicts)
     found = verdicts[0].aligned.contrasts[0].multiples
-    assert names(
-        said, "0.200", "masking rate 40 % against 15 %", f"{found.mean:.4f}", "crossing: quality", "1 not aligned"
-    )
+    assert names(said, "0.200", "masking rate 40 % against 15 %", f"{found.mean:.4f}", "1 not aligned")
+    assert re.search(r"crossing \(6 M and [\d.]+ M tokens\): quality", said)
     alone = only(study({0.15: bent(30e6), 0.4: bent(6e6)}))
     assert alignment_table.in_short([alone]) == ""
     assert alignment_table.sheets([]) is None
+
+
+def test_the_difference_of_the_headline_comes_before_a_larger_one():
+    claims = [make_claim(published={}, a={RATE: 0.15}, b={RATE: rate}, id=name)
+              for rate, name in ((0.4, "large"), (0.8, "small"))]  # fmt: skip
+    large, small = judging.verdicts(study({0.15: bent(6e6), 0.4: bent(6e6) + 0.3, 0.8: bent(6e6) + 0.1}, claims))
+    for named, other in ((None, "40 %"), (large, "40 %"), (small, "80 %")):
+        assert f"against {other}" in alignment_table.in_short([large, small], named)
 
 
 def test_the_page_has_the_picture_the_table_and_the_sentence(measured, tmp_path):

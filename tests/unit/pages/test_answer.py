@@ -89,6 +89,28 @@ def test_decided_claims_are_answered_in_words_and_the_answer_says_what_it_holds_
     assert system.data.corpora[0] in holds
 
 
+def test_claims_that_were_stated_after_the_runs_are_counted():
+    late = make_claim(id="late", a={RATE: 0.15}, b={RATE: 0.8}, post_hoc=True)
+    grid, cells, records = make_study(claims=[make_claim(), late])
+    assert (
+        _lead(grid, cells, records)
+        .partition("\n")[0]
+        .endswith("Of 2 claims, 1 replicates, 1 contradicts; 1 of the 2 decided was stated after the runs.")
+    )
+
+
+@pytest.mark.parametrize(("share", "said"), [(0.8, True), (0.995, False)])
+def test_padding_is_no_text(share, said):
+    cells = [make_cell({RATE: rate}, 2) for rate in (0.15, 0.4)]
+    full = {"tokens": 10e6, "real_tokens": 10e6}
+    records = losses(cells[0], [4.0, 4.1], cost=full | {"real_tokens": share * 10e6}) | losses(
+        cells[1], [4.0, 4.1], cost=full
+    )
+    holds = answer.holds(Measurements(make_grid(), cells, records))
+    assert ("tokens (8 M to 10 M without padding) of" in holds) == said
+    assert ("padding" in holds) == said
+
+
 def test_what_counting_reaches_on_the_same_words_stands_beside_the_best_cell(tmp_path):
     grid, cells, records = make_study()
     kept = Kept(records, tmp_path, cells, 1.734)

@@ -6,13 +6,26 @@ import pytest
 
 from ablations.claims import judging
 from ablations.claims.verdict_text import effect_text
+from ablations.core.formatting import difference_text, markdown_text
 from ablations.measurements.measurements import Measurements
+from ablations.measurements.sides import baseline_of
+from ablations.measurements.summaries import summarise
 from ablations.pages.lead import conclusion
 from ablations.planning import grids
 from ablations.schema.scale import Conclusion
 from lightning_modules.config import ConfigError
 from tests import tiny
-from tests.unit.synthetic import RATE, losses, make_cell, make_grid, make_plan, make_study, publish_page
+from tests.unit.synthetic import (
+    RATE,
+    Kept,
+    losses,
+    make_cell,
+    make_grid,
+    make_plan,
+    make_record,
+    make_study,
+    publish_page,
+)
 
 
 @pytest.fixture
@@ -47,6 +60,58 @@ def test_a_sentence_goes_with_the_verdict_for_which_it_was_written(judged, outco
 @pytest.mark.parametrize("place", ["heldout.loss of rate=0.9", "rte.accuracy of rate=0.4"])
 def test_a_sentence_without_its_number_is_left_out(judged, place):
     assert said(judged, f"It is {{{place}}}.") == []
+
+
+def test_one_cell_minus_another_is_compared_as_in_the_table(judged):
+    measured, _ = judged
+    first, other = measured.cells[3], baseline_of(measured.grid, measured.cells, measured.cells[3])
+    (text,) = said(judged, f"By {{heldout.loss of {first.label} minus {other.label}}}.")
+    (found,) = (item for item in summarise(measured) if item.cell is first)
+    assert text == f"By {markdown_text(difference_text(found.metrics['heldout.loss'].difference))}."
+    assert said(judged, f"By {{heldout.loss of {first.label} minus rate=0.9}}.") == []
+
+
+def test_after_some_steps_numbers_are_those_of_the_curves():
+    cells = [make_cell({RATE: rate}, 2) for rate in (0.15, 0.4)]
+    records = {}
+    for place, cell in enumerate(cells):
+        for run in cell.runs:
+            curve = {"tokens": [1e6, 2e6], "step": [100, 2000], "heldout.loss": [6.0 - place + run.seed / 100, 4.0]}
+            records[run.id] = make_record(run, 4.0, curve=curve)
+    measured = Measurements(make_grid(), cells, records)
+    both = (measured, judging.verdicts(measured))
+    labels = [cell.label for cell in cells]
+    (text,) = said(both, f"{{heldout.loss of {labels[0]} minus {labels[1]} after 100 steps}}")
+    assert text.startswith("+1.00")
+    (text,) = said(both, f"{{heldout.loss of {labels[1]} after 2,000 steps}}")
+    assert text == "4.000"
+    assert said(both, f"{{heldout.loss of {labels[1]} after 3,000 steps}}") == []
+
+
+def test_what_counting_reaches_stands_with_the_number_of_pieces(tmp_path, judged):
+    grid, cells, records = make_study()
+    measured = Measurements(grid, cells, Kept(records, tmp_path, cells, 4.75))
+    (text,) = said(
+        (measured, judged[1]),
+        f"{{heldout.loss.floor of {cells[0].label}}} from {{heldout.loss.floor.pieces of {cells[0].label}}}.",
+    )
+    assert text == "4.750 from 100 k."
+    assert said(judged, f"{{heldout.loss.floor.pieces of {cells[0].label}}}") == []
+
+
+def test_a_caveat_has_numbers_of_cells(judged):
+    measured, _ = judged
+    first, other = (cell.label for cell in measured.cells[:2])
+    text = conclusion.caveat(f"It is {{heldout.loss of {first}}}, not {{rte.accuracy of {other}}}.", measured)
+    assert re.fullmatch(r"It is [\d.]+ ± [\d.]+, not not known\.", text)
+
+
+def test_the_claims_that_an_answer_quotes(judged):
+    measured, (verdict,) = judged
+    quoting = [Conclusion(say=f"By {{{verdict.claim.id}}}.", given={verdict.claim.id: outcome})
+               for outcome in ("contradicts", "replicates")]  # fmt: skip
+    assert conclusion.quoted(quoting[:1], measured, [verdict]) == [verdict.claim.id]
+    assert conclusion.quoted(quoting[1:], measured, [verdict]) == []
 
 
 def test_a_mean_without_spread_is_a_number_alone():
@@ -95,6 +160,8 @@ CLAIM = """claims:
         ("{more}", "{less: holds}", "'more' is not among the verdicts under 'given'"),
         ("{heldout.los of rate=0.4}", "{less: holds}", "Did you mean 'heldout.loss'?"),
         ("{heldout.loss of rate=0.41}", "{less: holds}", "Did you mean 'rate=0.4'?"),
+        ("{heldout.loss of rate=0.4 minus rate=0.14}", "{less: holds}", "Did you mean 'rate=0.4'?"),
+        ("{heldout.accuracy of rate=0.4 after 5 steps}", "{less: holds}", "no curve to be read after some steps"),
         ("So.", "{}", "given"),
     ],
 )
@@ -105,3 +172,11 @@ def test_what_a_sentence_names_exists(tmp_path, say, given, message):
     with pytest.raises(ConfigError) as failure:
         grids.read(file)
     assert message in str(failure.value)
+
+
+def test_what_a_caveat_names_exists(tmp_path):
+    file = tiny.grid(tmp_path)
+    entry = "smoke: {description: seconds, caveat: 'It is {heldout.loss of rate=0.41}.'}"
+    file.write_text(file.read_text().replace("smoke: {description: seconds}", entry))
+    with pytest.raises(ConfigError, match=r"scales\.smoke\.caveat: there is no cell 'rate=0\.41' at this scale"):
+        grids.read(file)

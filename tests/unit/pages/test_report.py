@@ -289,6 +289,7 @@ def test_pages_are_rebuilt_without_the_data_of_other_scales(tmp_path, monkeypatc
 
 def test_what_a_scale_cannot_show_stands_before_everything_but_the_answer(tmp_path, monkeypatch):
     grid, cells, records = make_study()
+    monkeypatch.setattr(report.scales, "has_recipe", lambda scale: False)
     pages = []
     for caveat, own in (
         ("", ""),
@@ -305,6 +306,18 @@ def test_what_a_scale_cannot_show_stands_before_everything_but_the_answer(tmp_pa
     assert "Caution" not in plain
     assert cautious.index("**Answer:**") < cautious.index("heads are blind") < cautious.index("Grid `")
     assert cautious.replace("**Caution:** heads are blind beyond \\| ten words\n\n", "") == plain
+
+
+@pytest.mark.parametrize(
+    ("chosen", "says"),
+    [({}, "by the same recipe"), ({"optimizer.peak_lr": 1e-3}, "Each cell has the peak_lr that its own search chose")],
+)
+def test_the_recipe_is_the_same_but_for_what_a_search_chose(tmp_path, chosen, says):
+    grid, cells, records = make_study()
+    publish_page(make_plan(grid, [cell.model_copy(update={"chosen": chosen}) for cell in cells]), records, tmp_path)
+    page = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert says in page
+    assert ("by the same recipe" in page) == (not chosen)
 
 
 @pytest.mark.parametrize(("margin", "settled"), [(2.0, True), (1e-6, False)])
