@@ -197,7 +197,8 @@ def _of_equal_text(measured: Measurements, bar: Bar) -> str:
     found = []
     for record, cell in runs.values():
         before = cell.system.continued_from
-        read = record.cost.get("tokens", 0.0) + (before.tokens() if before else 0)
+        own = record.cost.get("real_tokens", record.cost.get("tokens", 0.0))
+        read = own + (before.tokens() if before else 0)
         if (level := bar.after(read)) is None or bar.metric not in record.metrics:
             return ""
         found.append((read, level, record.metrics[bar.metric] < level))

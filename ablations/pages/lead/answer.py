@@ -22,7 +22,7 @@ Means = Sequence[tuple[Cell, Interval]]
 
 _WORDS = {REPLICATES: "Yes", HOLDS: "Yes", CONTRADICTS: "No", FAILS: "No"}
 _MOST = 3  # decided claims in the answer; all are under Verdicts
-_NEARLY = 0.99  # of all tokens: less padding is not told
+_NEARLY = 0.99  # of all tokens: less padding is not named
 _MOST_MEANS = 8  # cells whose means are told; of more the best and the worst
 
 
