@@ -140,7 +140,8 @@ Look = Annotated[
     typer.Option(help="2: also the further seeds of claims that are open after look 1. Default: as begun."),
 ]
 Engine = Annotated[
-    str, typer.Option(help="local (a process per core or GPU), inline (this process), slurm or ray (jobs on a cluster).")
+    str,
+    typer.Option(help="local (a process per core or GPU), inline (this process), slurm or ray (a cluster)."),
 ]
 EngineOption = Annotated[
     list[str] | None, typer.Option(help="name=value for local, slurm or ray: slots=1, partition=gpu. Repeatable.")

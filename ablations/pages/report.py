@@ -52,7 +52,8 @@ from lightning_modules.files import read
 
 _VERDICT_NOTE = (
     "These intervals are widened for the number of claims and looks (Holm). They count the noise of held-out examples "
-    "where their scores are kept. Those under Results do neither."
+    "where their scores are kept. Those under Results, and of differences between cells in the answer and the "
+    "caution, do neither."
 )
 _SECTIONS = {
     "claims": "Verdicts",
@@ -147,9 +148,9 @@ def _card(plan: Planned, measured: Measurements, verdicts: Sequence[Verdict]) ->
 
 def _caveat(plan: Planned, measured: Measurements) -> str:
     own = plan.grid.scales[plan.scale].caveat if plan.scale in plan.grid.scales else ""
-    searched = dict.fromkeys(path_text(path) for cell in plan.cells for path in cell.chosen)
-    free = f"Of the recipe each cell has the {' and '.join(searched)} that its own search chose." if searched else ""
-    text = " ".join(filter(None, [scales.caveat(plan.scale), free, search_report.in_short(measured), own]))
+    of_scale = scales.caveat(plan.scale)
+    parts = [of_scale, _recipe(plan) if of_scale else "", search_report.in_short(measured)]
+    text = " ".join(filter(None, [*parts, conclusion.caveat(own, measured)]))
     return f"**Caution:** {markdown_text(text)}" if text else ""
 
 
