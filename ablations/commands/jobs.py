@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ablations.running.attempts import Attempt
     from ablations.running.launchers import Launcher
 
-Which = Annotated[str, typer.Argument(help="A grid; by default all.")]
+Which = Annotated[str, typer.Argument(help="A grid. Default: all.")]
 
 
 def status(grid: Which = "", results_dir: Results = None, form: As = Format.table) -> None:
