@@ -50,7 +50,9 @@ def open(
     return Study(grid, scale, axes=axes, set=set, seeds=seeds, filters=filters, results_dir=results_dir)
 
 
-def frame(*grids: str | Path, scale: str | None = None, results_dir: str | Path | None = None) -> "pd.DataFrame":
+def frame(
+    *grids: str | Path, scale: str | None = None, curves: bool = False, results_dir: str | Path | None = None
+) -> "pd.DataFrame":
     """Every measurement of several grids, one a row; ``docs/records.md`` has the columns.
 
     A run that several grids share has its rows once for each of them. It warns of named grids without a finished run.
@@ -58,6 +60,7 @@ def frame(*grids: str | Path, scale: str | None = None, results_dir: str | Path 
     Args:
         *grids: Names from ``ablations list``, or paths of YAML files; by default all that have a page.
         scale: The scale of all; by default each at which a grid has a page.
+        curves: Measurements during pretrainings, with columns ``step`` and ``tokens``, in place of those at their end.
         results_dir: As in `open`.
 
     Raises:
@@ -80,7 +83,7 @@ def frame(*grids: str | Path, scale: str | None = None, results_dir: str | Path 
     if not pages:
         what = " or ".join(map(str, grids)) or "any grid"
         raise ConfigError([f"{folder} has no page of {what}; `ablations run GRID --scale SCALE` trains and publishes"])
-    frames = {page: open(*page, results_dir=results_dir).frame() for page in pages}
+    frames = {page: open(*page, results_dir=results_dir).frame(curves=curves) for page in pages}
     for grid, size in (page for page, found in frames.items() if grids and found.empty):
         text = f"{grid} has no finished run at scale '{size}': ablations run {grid} --scale {size}"
         warnings.warn(text, NoRunsWarning, stacklevel=2)

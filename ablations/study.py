@@ -273,9 +273,14 @@ class Study:
         how = {"retries": retries, "watch": display, "execution": execution, "until": until}
         return execute_phases(lambda: self.resolve().sliced(slice or {}), self.records, executor, **how)
 
-    def frame(self) -> pd.DataFrame:
-        """Every measurement of every run, one a row, for your own analyses; ``docs/records.md`` has the columns."""
-        return runs_table.frame(self._plan.folder_name, self.measurements)
+    def frame(self, *, curves: bool = False) -> pd.DataFrame:
+        """Every measurement of every run, one a row, for your own analyses; ``docs/records.md`` has the columns.
+
+        Args:
+            curves: Those during pretrainings, with columns ``step`` and ``tokens``, in place of those at their end.
+        """
+        make = runs_table.curves if curves else runs_table.frame
+        return make(self._plan.folder_name, self.measurements)
 
     def written(self, notation: Literal["md", "tex", "csv"]) -> str:
         """The tables of the page in Markdown or LaTeX; as CSV the rows of `frame`."""

@@ -109,12 +109,14 @@ class Aligned:
         interval: The relation's own number with its 95 % interval over runs; None where a contrast is not aligned.
         kind: That of all contrasts, if they have one in common.
         why: Why it is not aligned.
+        estimates: Those of the interval.
     """
 
     contrasts: tuple[Contrast, ...]
     interval: Interval | None
     kind: Kind
     why: str = ""
+    estimates: tuple[Estimate, ...] = ()
 
 
 def aligned(claim: Claim, sides: Sides, measured: Measurements) -> Aligned | None:
@@ -143,7 +145,7 @@ def aligned(claim: Claim, sides: Sides, measured: Measurements) -> Aligned | Non
     if Kind.NONE in kinds:
         return Aligned(contrasts, None, Kind.NONE, why)
     kind = kinds.pop() if len(kinds) == 1 else Kind.OPEN
-    return Aligned(contrasts, relation.interval(estimates, LEVEL), kind)
+    return Aligned(contrasts, relation.interval(estimates, LEVEL), kind, estimates=tuple(estimates))
 
 
 def _compared(

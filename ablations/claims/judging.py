@@ -225,6 +225,8 @@ class _Judged:
             floors=case.floors,
             unlearned=case.unlearned,
             aligned=aligned(claim, sides, measured.at_look(max(1, self.decision.look))),
+            tested=tuple(relation.tested(estimates)),
+            paired=sides.sample.blocked,
         )
         return replace(verdict, sentence=sentence(verdict))
 

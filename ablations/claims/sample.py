@@ -10,7 +10,7 @@ import numpy as np
 
 from ablations.core.estimates import NO_EXAMPLES, Estimate, blocked, crossed, linear, residual, summed
 from ablations.core.examples import example_variance, run_variance
-from ablations.core.moderation import Variance, own_variance
+from ablations.core.moderation import Variance, moderated, own_variance
 from ablations.measurements.example_scores import Scores
 from ablations.measurements.variances import Samples, pooled
 
@@ -54,6 +54,14 @@ class Sample:
         """The variance of one run of each cell; cells without any noise in their group have none."""
         return pooled(self.groups) if self.known is None else self.known
 
+    @cached_property
+    def prior(self) -> Variance | None:
+        """The common variance of the cells' group, with its degrees of freedom; None of several groups, or of none."""
+        if self.known is not None or self.blocked or len(self.groups) != 1:
+            return None
+        (group,) = map(moderated, self.groups.values())
+        return None if group.common is None else Variance(group.common, group.prior_df)
+
     @property
     def has_noise(self) -> bool:
         """Whether every side has a variance."""
@@ -75,7 +83,7 @@ class Sample:
             return crossed(terms, samples, self.known, *self._table(weights))
         if self.blocked:
             return blocked(terms, samples, self.known, self._examples(weights))
-        return linear(terms, samples, self.variances, self._examples(weights))
+        return replace(linear(terms, samples, self.variances, self._examples(weights)), prior=self.prior)
 
     def _counted(self, weights: Sequence[float]) -> list[tuple[Scores, float]]:
         """The scores of the cells that take part in a sum, with their weights; empty if examples are not counted."""

@@ -14,16 +14,18 @@ Verdicts count only while the records of all their runs exist: without them a cl
 
 import operator
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from ablations.claims.alignment import Kind
+from ablations.claims.basis import columns
 from ablations.claims.margins import PUBLISHED, published_effect, source
 from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, THREATS, Direction, Reason, Size
 from ablations.claims.published_claims import PublishedClaim, claims, counted_as, papers, unknown
 from ablations.claims.verdict import Verdict
+from ablations.core import formatting
 from ablations.core.looks import Looks, decided_in_families, overall_alpha
 from ablations.measurements.dictionary import unit
 from ablations.measurements.measurements import Measurements
@@ -73,6 +75,7 @@ class Answer:
         p: Two-sided, corrected for looks and not for claims; None if it is no test.
         survives: Whether it survives Holm's correction over all judged tests of its scale, planned ones among
             themselves; None if it is no test.
+        basis: What the interval is computed from, by `basis.COLUMNS`.
     """
 
     claim: str
@@ -111,6 +114,7 @@ class Answer:
     test: int | None = None
     p: float | None = None
     survives: bool | None = None
+    basis: Mapping[str, formatting.Entry] = field(default_factory=dict)
 
     @property
     def survives_all(self) -> bool:
@@ -262,6 +266,7 @@ def card(verdict: Verdict, measured: Measurements) -> dict[str, Any]:
         "post_hoc": verdict.claim.post_hoc,
         "continued": verdict.continued,
         **_aligned(verdict),
+        "basis": columns(verdict),
         "threat": verdict.claim.threat.kind if verdict.claim.threat else "",
         "because": verdict.claim.threat.because if verdict.claim.threat else "",
         "test": verdict.test,

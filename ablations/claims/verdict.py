@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from ablations.claims.alignment import Aligned
 from ablations.claims.contrasts import Computing
 from ablations.claims.outcomes import NOT_MEASURED, Direction, Reason, Size
+from ablations.core.estimates import Estimate
 from ablations.core.metrics import EXACT
 from ablations.core.statistics import Interval
 from ablations.measurements.trunks import WORD as CONTINUED
@@ -40,6 +41,8 @@ class Verdict:
         published: The printed values of the sides as a phrase, in the paper's own metric; never mixed with ours.
         proxy: How the paper's metric differs from ours, and our own split, if the data have one.
         runs: The run ids of each side, by seed.
+        tested: The estimates of ``adjusted``: one, or one for each step of an ordering.
+        paired: Whether the sides are compared within trunks, models or seeds.
         computing: The cost of the runs behind the verdict, without trunks.
         continued: Whether it is about continued pretraining, another question than pretraining from random weights.
         trunks: The cost of the trunks that its runs continue, which other verdicts share.
@@ -82,6 +85,8 @@ class Verdict:
     floors: tuple[Reason, ...] = ()
     unlearned: str = ""
     aligned: Aligned | None = None
+    tested: tuple[Estimate, ...] = ()
+    paired: bool = False
     sentence: str = ""
 
     @property

@@ -35,6 +35,8 @@ class Estimate:
         examples: The variance of the value over new held-out examples; 0 if they are not counted.
         n: The seeds of the cell that has fewest.
         crossed: Whether ``seeds`` and ``examples`` are parts of one table of sums by seed and example.
+        prior: The common variance that those of its cells were moderated towards, with the degrees of freedom that it
+            counts; None where they were not, or were in several groups.
     """
 
     value: float
@@ -42,6 +44,7 @@ class Estimate:
     examples: Variance
     n: int
     crossed: bool = False
+    prior: Variance | None = None
 
     @property
     def variance(self) -> float | None:

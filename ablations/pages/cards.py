@@ -50,6 +50,7 @@ class _Claim(_Part):
     because: str = knob("", "Why it has that threat.")
     test: int | None = knob(None, "Which of the tests of its page it is.")
     p: float | None = knob(None, "Two-sided p, corrected for looks and not for claims.")
+    basis: dict[str, str | float | None] = knob({}, "What the interval is computed from, by the columns of the table.")
     effect: float | None = required("The difference.")
     removed: float | None = required("The share of the shortfall that is removed.")
     low: float | None = required("Its lower bound.")

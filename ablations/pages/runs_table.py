@@ -8,6 +8,7 @@ is made where it is wanted: `ablations show GRID --format csv`, `ablations.frame
 import csv
 import io
 import json
+import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -52,6 +53,37 @@ def rows_of_page(scale: str, page: Measurements) -> list[Row]:
 def frame(scale: str, page: Measurements) -> pd.DataFrame:
     """The rows of a page as a DataFrame, as pandas reads them from CSV; values are numbers."""
     return pd.DataFrame(sorted(set(rows_of_page(scale, page))), columns=Row._fields).astype({"value": float})
+
+
+class Point(NamedTuple):
+    """A measurement during a pretraining; the columns of the table of curves, in order."""
+
+    grid: str
+    scale: str
+    cell: str
+    knobs: str
+    seed: int
+    run: str
+    step: float
+    tokens: float
+    metric: str
+    value: float
+    unit: str
+
+
+def curves(scale: str, page: Measurements) -> pd.DataFrame:
+    """What the finished pretrainings of a page measured on the way, a row for each run, point and metric."""
+    points = []
+    for cell in page.cells:
+        knobs = json.dumps(cell.values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        for seed, record in page.finished(cell).items():
+            curve, origin = {**record.curve}, (page.grid.name, scale, cell.label, knobs, seed, record.id)
+            tokens = curve.pop("tokens", [])
+            steps = curve.pop("step", [math.nan] * len(tokens))
+            for metric, values in curve.items():
+                numbers = zip(steps, tokens, values, strict=True)
+                points += [Point(*origin, step, at, metric, value, unit(metric)) for step, at, value in numbers]
+    return pd.DataFrame(sorted(points), columns=Point._fields)
 
 
 def _measured(trial: Trial, page: Measurements) -> Iterable[Measurement]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ablations.claims import scoreboard
+from ablations.claims import basis, scoreboard
 from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, THREATS
 from ablations.claims.published_claims import claims as published_claims
 from ablations.claims.published_claims import counted_as, with_parts
@@ -85,7 +85,7 @@ def sheets(entries: Sequence[scoreboard.Entry]) -> tuple[Sheet, Sheet, dict[str,
          "post hoc", "continued", "metric", "unit", "outcome", "direction", "size", "reason", "threat", "because",
          "survives board", "look", "n",
          "effect", "low", "high", "margin", "aligned", "aligned low", "aligned high", "speed or quality",
-         "removed", "removed low", "removed high", "removed as published"],
+         "removed", "removed low", "removed high", "removed as published", *basis.COLUMNS],
         [_row(entry, answer) for entry in entries for answer in entry.answers or (None,)],
     )  # fmt: skip
     runs = [
@@ -113,13 +113,14 @@ def _row(entry: scoreboard.Entry, answer: Answer | None) -> list[Entry]:
     known: list[Entry] = [claim.id, claim.paper, claim.table, claim.statement, claim.published, claim.relation]
     known += [claim.testable, " ".join(entry.grids)]
     if answer is None:
-        return [*known, *[None] * 7, NOT_RUN if entry.grids else NO_GRID, *[None] * 20]
+        return [*known, *[None] * 7, NOT_RUN if entry.grids else NO_GRID, *[None] * (20 + len(basis.COLUMNS))]
     known += [answer.grid, answer.scale, answer.asked, answer.post_hoc, answer.continued, answer.metric, answer.unit]
     known += [answer.outcome, answer.direction, answer.size, answer.reason, answer.threat, answer.because]
     known += [answer.survives, answer.look, answer.n, answer.effect]
     known += [answer.effect_low, answer.effect_high, answer.margin]
     known += [answer.aligned, answer.aligned_low, answer.aligned_high, answer.kind]
-    return [*known, answer.removed, answer.low, answer.high, answer.published]
+    known += [answer.removed, answer.low, answer.high, answer.published]
+    return [*known, *(answer.basis.get(name) for name in basis.COLUMNS)]
 
 
 def summary(entries: Sequence[scoreboard.Entry], scale: str) -> Sheet:

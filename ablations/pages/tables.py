@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from ablations.claims import margins
+from ablations.claims import basis, margins
 from ablations.claims.floors import listed
 from ablations.claims.verdict import Verdict
 from ablations.claims.verdict_text import amount, direction_text, families_text, size_text
@@ -53,6 +53,9 @@ Sheets = tuple[Sheet, Sheet, dict[str, Any]]  # the table to read, the table of 
 Notation = Literal["md", "csv", "tex"]
 _RENDERERS: dict[Notation, Callable[[Sheet], str]] = {"md": markdown, "csv": comma_separated, "tex": latex}
 _FILES: tuple[Notation, ...] = ("md", "csv")  # LaTeX is printed where it is wanted, by `ablations show`
+_ADDED = tuple(  # by names that the table of verdicts has already
+    name for name in basis.COLUMNS if name not in ("level", "looks", "error over runs", "error over examples")
+)
 _FORMER = ("tex",)  # endings that earlier versions wrote: such a file would stay at old numbers
 
 
@@ -350,7 +353,7 @@ def claims(verdicts: Sequence[Verdict]) -> Sheets:
          "adjusted low", "adjusted high", "adjusted level", "look", "looks", "n", "error over runs",
          "error over examples", "p", "adjusted p", "detectable", "family", "aligned", "aligned low", "aligned high",
          "speed or quality", "published", "remarks", "proxy", "ratio", "runs",
-         "flops", "seconds", "trunks", "trunk flops", "trunk seconds"),
+         "flops", "seconds", "trunks", "trunk flops", "trunk seconds", *_ADDED),
         [
             (v.claim.id, v.claim.statement, v.claim.origin, v.claim.post_hoc, v.continued, v.a, v.b, v.claim.relation,
              v.claim.size, v.margin, margins.source(v.claim), v.claim.metric, v.unit, v.outcome, str(v.direction),
@@ -358,7 +361,7 @@ def claims(verdicts: Sequence[Verdict]) -> Sheets:
              v.adjusted.low, v.adjusted.high, v.adjusted.level, v.look, " ".join(map(str, v.looks)), v.n, v.seed_error,
              v.example_error, v.p, v.adjusted_p, v.detectable, v.family, *_aligned(v), v.published, v.remarks, v.proxy,
              v.claim.ratio, v.computing.runs, v.computing.flops, v.computing.seconds, v.trunks.runs, v.trunks.flops,
-             v.trunks.seconds)
+             v.trunks.seconds, *map(basis.columns(v).get, _ADDED))
             for v in verdicts
         ],
     )  # fmt: skip

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+import ablations
 from ablations.commands.cli import app
 from ablations.core.store import Records
 from ablations.measurements.dictionary import dictionary, lines, meaning, unit
@@ -99,11 +100,29 @@ def test_a_name_falls_under_its_own_line():
     assert meaning("cost.seconds").unit == "s"
 
 
-def test_the_example_of_the_document_runs(results, tmp_path):
-    (code,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
-    assert len(list(filter(None, code.splitlines()))) == 5
-    (tmp_path / "runs.csv").write_text(printed("masking_ratio", results))
+def example(number, folder):
+    """What an example of the document prints."""
+    code = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)[number]
     environment = {**os.environ, "LC_ALL": "C"}
     command = [sys.executable, "-c", code]
-    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=True)
-    assert "rate=0.4" in ended.stdout
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, check=True).stdout
+
+
+def test_the_example_of_the_document_runs(results, tmp_path):
+    (tmp_path / "runs.csv").write_text(printed("masking_ratio", results))
+    assert "rate=0.4" in example(0, tmp_path)
+
+
+def test_the_example_of_a_verdict_runs():
+    assert "upper" in example(1, project())
+
+
+def test_curves_are_rows_of_step_and_tokens(results):
+    found = ablations.frame("masking_ratio", scale="laptop", results_dir=results, curves=True)
+    ends = ablations.frame("masking_ratio", scale="laptop", results_dir=results)
+    assert list(found.columns) == list(runs_table.Point._fields)
+    assert found.groupby(["run", "metric"])["tokens"].is_monotonic_increasing.all()
+    known = ends.query("kind == 'pretrain' and outcome == 'done' and metric == 'cost.tokens'").set_index("run")["value"]
+    last = found.groupby("run")["tokens"].max()
+    assert len(last)
+    assert (last == known[last.index]).all()
