@@ -90,7 +90,8 @@ def foreign(record, text):
 def card(text):
     """A card of a page with a text wherever it may have one."""
     claim = dict.fromkeys(CLAIM_TEXTS, text)
-    claim |= {"n": 1, "effect": 1.0, "removed": 1.0, "low": 0.5, "high": 2.0, "published": 1.0, "runs": [text]}
+    claim |= {"n": 1, "effect": 1.0, "removed": 1.0, "low": 0.5, "high": 2.0, "published": 1.0, "runs": [text],
+              "basis": {text: text, "test": text}}  # fmt: skip
     names = dict.fromkeys(("question", "verdicts", "overridden", "answer"), text)
     return {**names, "finished": 1, "planned": 1, "claims": [claim]}
 
