@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
-from ablations.claims import hypotheses, judging, power
+from ablations.claims import hypotheses, power
 from ablations.claims.headline import headline
 from ablations.core import formatting, strict_yaml
 from ablations.core.counted import counted
@@ -23,7 +23,7 @@ from ablations.core.store import Records
 from ablations.literature import published_tables, systems
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.summaries import runs, summary
-from ablations.pages import alignment_table, equal_compute, heading, runs_table, tables, task_table
+from ablations.pages import alignment_table, equal_compute, heading, judged, runs_table, tables, task_table
 from ablations.pages.lead import conclusion
 from ablations.planning import filling, grids, ladder, search_text
 from ablations.planning.plan import Plan, plan
@@ -288,7 +288,7 @@ class Study:
             return runs_table.comma_separated(self._plan.folder_name, self.measurements)
         from ablations.pages import report  # half a second of matplotlib
 
-        return report.rendered(self.measurements, notation)
+        return report.rendered(self.scale, self.measurements, notation)
 
     def runs(self) -> pd.DataFrame:
         """One row per pretraining: knobs, seed, outcome, and a column for each metric and cost."""
@@ -320,7 +320,7 @@ class Study:
 
     def claims(self) -> Shown:
         """The claims and their verdicts."""
-        verdicts = judging.verdicts(self.measurements)
+        verdicts = judged.verdicts(self.scale, self.measurements)
         if not verdicts:
             return Shown("*This grid tests no claim.*")
         sentences = "\n".join(
@@ -331,7 +331,7 @@ class Study:
 
     def aligned(self) -> Shown:
         """What claims about losses compare, at equal tokens, FLOPs and multiples of the crossing: speed or quality?"""
-        sheets = alignment_table.sheets(judging.verdicts(self.measurements))
+        sheets = alignment_table.sheets(judged.verdicts(self.scale, self.measurements))
         if not sheets:
             return Shown("*No claim with finished runs compares losses along their curves.*")
         return Shown(formatting.markdown(sheets[0]), _unrounded(sheets[1]))
@@ -377,7 +377,7 @@ class Study:
         from ablations.figures import grid_figures
 
         measured = self.measurements
-        verdicts = judging.verdicts(measured)
+        verdicts = judged.verdicts(self.scale, measured)
         quoted = conclusion.quoted(conclusion.stated(self._plan), measured, verdicts)
         answer = headline(measured, verdicts, quoted)
         drawn = grid_figures.draw(name, measured, heading.subtitle(self._plan, measured), answer, **options)

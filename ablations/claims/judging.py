@@ -38,6 +38,7 @@ from ablations.claims.outcomes import (
     CONTRADICTS,
     FAILS,
     HOLDS,
+    NOT_JUDGED,
     NOT_MEASURED,
     NOT_RESOLVED,
     REPLICATES,
@@ -198,7 +199,7 @@ class _Judged:
             direction=relation.direction(adjusted),
             size=Size.NONE if is_floored else size,
             reason=self.reason,
-            remarks="; ".join(filter(None, (case.why, case.unlearned, *sides.notes, *self._marks()))),
+            notes=tuple(filter(None, (case.why, case.unlearned, *sides.notes, *self._marks()))),
             sides=sides.names,
             metric=metric,
             unit=unit,
@@ -349,7 +350,7 @@ def _own_split(claim: Claim) -> str:
 def tally(judged: Sequence[Verdict]) -> str:
     """``2 replicate, 1 contradicts, 1 not resolved, 3 not measured``: the verdicts of a grid in one line."""
     counts, verbs = [], (REPLICATES, CONTRADICTS, HOLDS, FAILS)
-    for word in (*verbs, *THREATS, NOT_RESOLVED, NOT_MEASURED):
+    for word in (*verbs, *THREATS, NOT_RESOLVED, NOT_JUDGED, NOT_MEASURED):
         count = sum(verdict.standing == word for verdict in judged)
         singular, plural = word, word.removesuffix("s") if word in verbs else word
         counts += [f"{count} {singular if count == 1 else plural}"] if count else []

@@ -11,6 +11,8 @@ NOT_COMPARABLE, BY_CONSTRUCTION, CONFOUNDED = "not comparable", "by construction
 THREATS = (NOT_COMPARABLE, BY_CONSTRUCTION, CONFOUNDED)  # the kinds of `schema.claim.Threat`
 NOT_MEASURED = "not measured"  # what a claim is called that has no outcome, because runs of a side are missing
 
+NOT_JUDGED = "not judged"  # of a scale whose numbers mean nothing
+
 
 def outcome(claim: Claim, decided: str) -> str:
     """The word for what an interval comes to: that of a threat to the claim, else of a published claim or a hypothesis.

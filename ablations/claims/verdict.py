@@ -1,10 +1,10 @@
 """The verdict on a claim: its test, its measurements, its decision."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ablations.claims.alignment import Aligned
 from ablations.claims.contrasts import Computing
-from ablations.claims.outcomes import NOT_MEASURED, Direction, Reason, Size
+from ablations.claims.outcomes import NOT_JUDGED, NOT_MEASURED, NOT_RESOLVED, Direction, Reason, Size
 from ablations.core.estimates import Estimate
 from ablations.core.metrics import EXACT
 from ablations.core.statistics import Interval
@@ -24,7 +24,7 @@ class Verdict:
         direction: Whether the interval that decides excludes 0, and on which side; a positive one is as claimed.
         size: Where that interval lies against the margin.
         reason: Why the claim is not resolved; `Reason.NONE` if it is.
-        remarks: The reason in words, and what else to know: sides at the floor, runs left out.
+        notes: The reason in words, and what else to know: sides at the floor, runs left out; each a sentence.
         sides: The names of the sides for people; later ones leave out what all share.
         margin: The largest difference that counts as equal; None if the claim has none.
         raw: The 95 % interval of the difference, or of the relation's own number (the ratio, the smallest step, the
@@ -58,7 +58,7 @@ class Verdict:
     direction: Direction
     size: Size
     reason: Reason
-    remarks: str
+    notes: tuple[str, ...]
     sides: tuple[str, ...]
     metric: str
     unit: str
@@ -105,6 +105,11 @@ class Verdict:
         return "; ".join(self.sides[1:])
 
     @property
+    def remarks(self) -> str:
+        """The notes in one line."""
+        return "; ".join(self.notes)
+
+    @property
     def effect(self) -> float | None:
         """The advantage of a over b, or the relation's own number; None without data."""
         return self.raw.mean
@@ -118,6 +123,10 @@ class Verdict:
     def standing(self) -> str:
         """The outcome; without enough runs, that the claim is not measured."""
         return self.outcome if self.is_measured else NOT_MEASURED
+
+    def unjudged(self) -> "Verdict":
+        """The same numbers without an outcome: at a scale whose numbers mean nothing."""
+        return replace(self, outcome=NOT_JUDGED, decided=NOT_RESOLVED) if self.is_measured else self
 
     @property
     def is_exact(self) -> bool:

@@ -18,11 +18,11 @@ _ESCAPE = re.compile(r"\\([\\`*<>|$~_\]()])")
 
 def tell_results(study: "Study") -> None:
     """Prints what the page of a study says first, and where it is."""
-    from ablations.claims import judging
+    from ablations.pages import judged
     from ablations.pages.lead import answer, conclusion
 
     plan, measured = study.resolve(), study.measurements
-    verdicts = judging.verdicts(measured)
+    verdicts = judged.verdicts(study.scale, measured)
     echo(plan.grid.question, bold=True)
     counts = plan.counts
     echo(f"{plan.grid.name} at {plan.folder_name}: {counts.get('done', 0)} of {len(plan.runs)} runs")

@@ -12,7 +12,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -33,12 +33,22 @@ class Sheet:
         rows: Text is shown verbatim; numbers have eight digits; None is an empty cell.
         left: How many leading columns are names (left-aligned); the others are right-aligned.
         notes: Sentences below the table (Markdown and LaTeX only).
+        brief: Headings that are kept where there is no room for all; by default the leading ones.
     """
 
     headings: Sequence[str]
     rows: Sequence[Sequence[Entry]]
     left: int = 1
     notes: Sequence[str] = ()
+    brief: Sequence[str] = ()
+
+    def narrow(self, most: int) -> "Sheet":
+        """The table with at most so many columns: names, then those of ``brief``, then the leading ones."""
+        heads = [*self.headings]
+        places = [*range(self.left), *(heads.index(name) for name in self.brief if name in heads), *range(len(heads))]
+        kept = sorted([*dict.fromkeys(places)][:most])
+        pick = [[row[n] for n in kept] for row in (self.headings, *self.rows)]
+        return replace(self, headings=list(map(str, pick[0])), rows=pick[1:], left=min(self.left, most))
 
 
 # --- numbers and names

@@ -38,6 +38,7 @@ def sheets(verdicts: Sequence[Verdict]) -> tuple[Sheet, Sheet, dict[str, Any]] |
          "a sixth earlier", "an offset would leave", "it is", "final slope"],
         [[one.name, *_effects(one), str(one.kind), _slopes(one)] for one in shown],
         notes=_notes(shown),
+        brief=["it is", "at equal tokens", "at equal FLOPs", "at equal multiples of the crossing"],
     )  # fmt: skip
     ends = ("", " low", " high")
     everything = Sheet(

@@ -39,6 +39,7 @@ def table(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None:
         rows,
         left=max(1, len(paths)),
         notes=_notes(probes) + _left_out(measured, cells),
+        brief=["runs", "mean gain"],
     )
     trace = [
         {"cell": _name(measured, cell), "runs": [row.run for row in measured.of(cell, MEAN_GAIN).values()]}

@@ -5,12 +5,12 @@ All of it is rebuilt from the records, without training or a corpus.
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from ablations.claims import judging, scoreboard
 from ablations.claims.headline import headline, quotes
-from ablations.claims.outcomes import NOT_RESOLVED, Direction
 from ablations.claims.verdict import Verdict
 from ablations.core import notebooks, store
 from ablations.core.formatting import (
@@ -36,12 +36,14 @@ from ablations.pages import (
     heading,
     held_equal,
     inference_page,
+    judged,
     probe_table,
     rate_table,
     search_report,
     seed_values,
     tables,
     task_table,
+    verdict_table,
 )
 from ablations.pages.held_equal import Planned
 from ablations.pages.lead import answer, conclusion
@@ -50,11 +52,8 @@ from ablations.schema.grid import SYSTEM_AXIS
 from ablations.schema.record import Record
 from lightning_modules.files import read
 
-_VERDICT_NOTE = (
-    "These intervals are widened for the number of claims and looks (Holm). They count the noise of held-out examples "
-    "where their scores are kept. Those under Results, and of differences between cells in the answer and the "
-    "caution, do neither."
-)
+_COLUMNS = 8  # of a table on a page; its file has all
+_UNJUDGED = "**Not judged.** The numbers of this scale mean nothing: it tests that everything runs."
 _SECTIONS = {
     "claims": "Verdicts",
     "table": "Results",
@@ -79,7 +78,7 @@ def publish(plan: Planned, measured: Measurements, folder: Path) -> dict[str, Pa
     Returns:
         Every file written, by name. A table or figure without data is not written; its old files are removed.
     """
-    verdicts = judging.verdicts(measured)
+    verdicts = judged.verdicts(plan.scale, measured)
     made = _sheets(measured, verdicts)
     written: dict[str, Path] = {}
     for name, sheets in made.items():
@@ -121,9 +120,9 @@ def _sheets(measured: Measurements, verdicts: Sequence[Verdict]) -> dict[str, ta
     }
 
 
-def rendered(measured: Measurements, notation: Literal["md", "tex"]) -> str:
+def rendered(scale: str, measured: Measurements, notation: Literal["md", "tex"]) -> str:
     """All tables of a page in one notation, each below the title of its section."""
-    made = _sheets(measured, judging.verdicts(measured)).items()
+    made = _sheets(measured, judged.verdicts(scale, measured)).items()
     mark = {"md": "### {}\n\n", "tex": "% {}\n"}[notation]
     return "\n".join(
         mark.format(_SECTIONS[name]) + tables.rendered(sheets, notation) for name, sheets in made if sheets
@@ -186,32 +185,39 @@ def _page(
     said, named = headline(measured, verdicts, quoted), quotes(measured, verdicts, quoted)
     pictures = [f"![{markdown_text(grid_figures.caption(name, said))}]({name}.svg)" for name in drawn]
     equal = f"**Equal compute:** {markdown_text(text)}" if (text := equal_compute.in_short(measured)) else ""
-    speed = f"**{alignment_table.TITLE}** {text}" if (text := alignment_table.in_short(verdicts, named)) else ""
+    speed = alignment_table.in_short(verdicts, named)
     told = _told(plan, measured, verdicts)
     limits = [answer.holds(measured), _caveat(plan, measured)]  # right below an answer in words
     answered = [heading.overridden(plan), answer.lead(measured, verdicts, told)]
-    answered += [*limits, equal, speed] if told else [equal, *limits, speed]
+    answered += [*limits, equal] if told else [equal, *limits]
     numbers = "\n".join(f"* {line}" for line in answer.means(measured)) if told else ""
+    rest = f" {markdown_code(_command(plan))} trains the rest."
     lead = [
         *filter(None, [*answered, *pictures[:1], numbers]),
         f"Grid {markdown_code(grid.name)} at scale {markdown_code(plan.folder_name)}{': ' * bool(description)}"
         f"{markdown_text(description)}.",
-        f"**{finished} of {planned} runs finished.**" + ("" if finished == planned else " This page is incomplete."),
+        f"**{finished} of {planned} runs finished.**"
+        + ("" if finished == planned else f" This page is incomplete.{rest}"),
     ]
     lead += filter(None, [_stale(plan)])
     if grid.paper:
         lead.append(f"Published ablation: {markdown_text(grid.paper)}.")
     parts = ["\n\n".join(lead), *(["## About", grid.about] if grid.about else [])]
     if verdicts:
-        lines = "\n".join(_verdict_line(verdict) for verdict in verdicts)
         alone = [text] if (text := heading.judged(plan)) else []
-        parts += [f"## {_SECTIONS['claims']}", *alone, lines, _VERDICT_NOTE, _links("claims")]
+        unjudged = [] if scales.judges(plan.scale) else [_UNJUDGED]
+        parts += [f"## {_SECTIONS['claims']}", *alone, *unjudged, *verdict_table.part(verdicts), _links("claims")]
     for name, title in _SECTIONS.items():
         if name in sheets:
             is_drawn = name == "alignment" and (folder / f"{name}.svg").exists()
             found = alignments.answer(alignment_table.contrasts(verdicts))
             picture = [f"![{found}. {alignments.CAPTION}]({name}.svg)"] * is_drawn
-            parts += [f"## {title}", *picture, markdown(sheets[name]).rstrip("\n")]
+            parts += [
+                f"## {title}",
+                *[speed] * (name == "alignment" and bool(speed)),
+                *picture,
+                *_narrow(name, sheets[name]),
+            ]
             parts += [*_computed(measured), _links(name), *pictures[1:]] if name == "table" else [_links(name)]
         elif name == "alignment" and (text := alignment_table.part(measured, verdicts)):
             parts += [f"## {title}", text]
@@ -240,20 +246,15 @@ def _notebook(path: Path, done: int) -> str:
     return f"Executed notebook: [notebook.ipynb](notebook.ipynb).{older}"
 
 
-def _verdict_line(verdict: Verdict) -> str:
-    outcome, _, rest = verdict.sentence.partition(": ")
-    proxy = f" Compared by proxy: {markdown_text(verdict.proxy)}." if verdict.proxy else ""
-    origin = ", ".join((verdict.claim.origin, *verdict.marks))
-    claim = f"*{markdown_text(verdict.claim.statement)}* ({markdown_text(origin)})"
-    return f"* {claim}: **{outcome}**: {markdown_text(rest)}.{proxy}{_alternative(verdict)}"
-
-
-def _alternative(verdict: Verdict) -> str:
-    """What else could explain a settled result, be it a direction or an equality, as a sentence of Markdown."""
-    is_open = verdict.direction is Direction.OPEN and verdict.outcome == NOT_RESOLVED
-    if is_open or not verdict.claim.alternative:
-        return ""
-    return f" Could something simpler explain it? {markdown_text(verdict.claim.alternative)}"
+def _narrow(name: str, sheet: Sheet) -> list[str]:
+    """A table with its first columns, and where the others are, as Markdown."""
+    shown = sheet.narrow(_COLUMNS)
+    empty = {"", None, tables.NOTHING}  # rows of what is left out
+    shown = replace(shown, rows=[row for row in shown.rows if {*row[shown.left :]} - empty or not row[shown.left :]])
+    left = [heading for heading in sheet.headings if heading not in shown.headings]
+    more = f"[{name}.md]({name}.md) has {len(left)} more: {markdown_text(', '.join(left))}."
+    table, _, notes = markdown(shown).rstrip("\n").partition("\n\n")
+    return list(filter(None, [table, more * bool(left), notes]))
 
 
 def _computed(measured: Measurements) -> list[str]:

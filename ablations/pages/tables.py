@@ -38,7 +38,7 @@ from ablations.core.metrics import HELDOUT
 from ablations.core.statistics import LEVEL, mean_interval
 from ablations.literature.published_values import Published, beside, chosen
 from ablations.measurements.curves import crossing, curve
-from ablations.measurements.measurements import Measurements
+from ablations.measurements.measurements import SILENT, Measurements
 from ablations.measurements.references import counts_all_tokens, heldout_metric, reference, references
 from ablations.measurements.sides import as_printed, baseline_of
 from ablations.measurements.summaries import COSTS, Summary, numbers, planned_metrics, summarise
@@ -48,6 +48,7 @@ from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid, Metric
 from ablations.schema.record import Record
 
+NOTHING = "–"  # in a table to read, where there is no number and no run would give one
 _PERCENT = f"{100 * LEVEL:g} %"
 Sheets = tuple[Sheet, Sheet, dict[str, Any]]  # the table to read, the table of every number, the runs behind them
 Notation = Literal["md", "csv", "tex"]
@@ -108,37 +109,68 @@ def _reading(
     for metric in metrics:
         values = [item.metrics[metric.name] for item in summaries]
         headings.append(metric.label or metric.name)
-        columns.append([mean_text(value.interval) for value in values])
+        columns.append([
+            mean_text(value.interval) or _absent(measured, item, metric.name)
+            for value, item in zip(values, summaries, strict=True)
+        ])  # fmt: skip
         if metric is compared:
             headings.append("minus baseline")
             columns.append([
                 difference_text(value.difference) if value.difference
-                else "baseline" if baseline_of(grid, cells, item.cell) is item.cell else ""
+                else "baseline" if baseline_of(grid, cells, item.cell) is item.cell else NOTHING
                 for value, item in zip(values, summaries, strict=True)
             ])  # fmt: skip
     if _asks_of_text(grid, cells) and any(item.plateau for item in summaries):
         headings.append("on the plateau")
-        columns.append([f"{item.plateau} of {item.finished}" if item.plateau else "" for item in summaries])
+        columns.append([f"{item.plateau} of {item.finished}" for item in summaries])
     if _has_floors(measured, summaries):
         headings.append("at the floor")
-        columns.append([f"{item.floor} of {item.finished}" if item.floor else "" for item in summaries])
+        columns.append([f"{item.floor} of {item.finished}" for item in summaries])
     if any(item.unfinished for item in summaries):
         headings.append("not done")
-        columns.append([", ".join(item.unfinished) for item in summaries])
+        columns.append([", ".join(item.unfinished) or "none" for item in summaries])
     for cost in ("parameters", "tokens"):
         headings.append(cost)
-        columns.append([quantity(item.costs.get(cost)) for item in summaries])
+        columns.append([quantity(item.costs.get(cost)) or NOTHING for item in summaries])
     headings += [f"published: {_metric(published, metric)}" for metric in printed]
     for metric in printed:
-        columns.append([row[metric].value if metric in row else "" for row in published])
+        columns.append([row[metric].value if metric in row else NOTHING for row in published])
     rows = [[*_knobs(item, paths), *row] for item, row in zip(summaries, zip(*columns, strict=True), strict=True)]
     rows += _reference_rows(measured, metrics, headings)
     notes = [
         *_notes(grid, metrics, summaries, published),
         *_on_floors(measured, summaries),
         *_on_all_tokens(measured, metrics),
+        *_on_absent(rows),
     ]
-    return Sheet(headings, rows, left=max(1, len(paths)), notes=notes)
+    brief = ["runs", *((compared and [compared.label or compared.name, "minus baseline"]) or []), "not done"]
+    brief += ["at the floor", "on the plateau", *(f"published: {_metric(published, metric)}" for metric in printed[:1])]
+    brief += [metric.label or metric.name for metric in metrics]
+    return Sheet(headings, rows, left=max(1, len(paths)), notes=notes, brief=brief)
+
+
+def _absent(measured: Measurements, item: Summary, metric: str) -> str:
+    """Why a cell has no mean of a metric."""
+    if measured.silent(item.cell, metric):
+        return SILENT
+    task = metric.partition(".")[0]
+    of_task = [text for text in item.unfinished if f" on {task}" in text]
+    lost = of_task or [text for text in item.unfinished if " on " not in text]
+    return lost[0].partition(" (")[0] if lost else NOTHING
+
+
+def _on_absent(rows: Sequence[Sequence[Entry]]) -> list[str]:
+    """What entries without a number say, and what to do."""
+    shown, notes = {str(entry) for row in rows for entry in row}, list[str]()
+    if SILENT in shown:
+        notes.append(
+            "All outputs equal: every fine-tuning of the cell gives every example the same answer, so it has no score. "
+            "More epochs (finetuning.epochs), a higher rate (finetuning.optimizer.peak_lr) or more examples may help; "
+            "the rows below the cells say what a constant answer reaches."
+        )
+    if NOTHING in shown:
+        notes.append(f"{NOTHING}: does not apply to this row, or nobody has measured it.")
+    return notes
 
 
 def _asks_of_text(grid: Grid, cells: Sequence[Cell]) -> bool:
@@ -165,7 +197,8 @@ def _reference_rows(measured: Measurements, metrics: Sequence[Metric], headings:
                 shown = " to ".join(dict.fromkeys(f"{value:.3f}" for value in score))
                 places.setdefault(method, {})[headings.index(metric.label or metric.name)] = shown
     return [
-        [method, *(scores.get(column, "") for column in range(1, len(headings)))] for method, scores in places.items()
+        [method, *(scores.get(column, NOTHING) for column in range(1, len(headings)))]
+        for method, scores in places.items()
     ]
 
 

@@ -47,6 +47,7 @@ def per_task(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | No
          for (task, _, stats), values in zip(rows, knobs, strict=True)],
         left=2 + len(paths),
         notes=_notes([task for task, _, _ in rows]),
+        brief=["runs", "mean", "majority class", "worst", "best", "metric"],
     )  # fmt: skip
     numbers = Sheet(
         ["task", "metric", *paths, *_NUMBERS, "majority", *_SECONDS],

@@ -41,6 +41,11 @@ def has_recipe(name: str) -> bool:
     return name in available() and any(file.pins for file in lineage(name))
 
 
+def judges(name: str) -> bool:
+    """Whether claims get verdicts at a scale; a scale that only a grid knows judges."""
+    return name not in available() or read(name).judged
+
+
 def lineage(name: str) -> tuple[ScaleFile, ...]:
     """The file of a scale, of the scale that it is like, and so on, all checked.
 

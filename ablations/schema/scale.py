@@ -109,6 +109,7 @@ class ScaleFile(Settings):
 
     name: str = required("Stem of the file.", pattern=r"^[a-z][a-z0-9_-]*$")
     description: str = required("Its cost and what it shows, in one line.", min_length=1)
+    judged: bool = knob(True, "Whether claims get verdicts at this scale; not where its numbers mean nothing.")
     caveat: str = knob(
         "", "What stands in for what, or what results cannot show, in one sentence; stands on each page."
     )

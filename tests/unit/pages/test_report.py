@@ -103,7 +103,8 @@ def test_the_page_answers_its_question(published):
     assert page.startswith("# Does hiding more than 15 % of the tokens help?\n")
     assert "**25 of 25 runs finished.**" in page
     assert "incomplete" not in page
-    assert "**contradicts**: at this scale masking rate 40 % is worse than 15 %" in page
+    (row,) = (line for line in page.splitlines() if line.startswith("| 1: "))
+    assert row.endswith("| contradicts |")
     assert "Every cell gets the number of training tokens of the baseline." in page
     assert "25 runs, 49 min of computing on cpu" in page
     assert "`ablations run masking_ratio --scale laptop`" in page
@@ -214,7 +215,7 @@ def test_stand_ins_are_listed(tmp_path):
     publish_page(make_plan(grid, cells), records, tmp_path)
     page = (tmp_path / "README.md").read_text()
     assert "num_layers: 1 for 3, 2 for 6, 4 for 12." in page
-    assert "num_layers 4, own (for 12) is better than num_layers 1, own (for 3)" in page
+    assert "| num_layers 4, own (for 12) against num_layers 1, own (for 3) in " in page
 
 
 def test_fine_tunings_are_counted_and_shared_runs_once(tmp_path):

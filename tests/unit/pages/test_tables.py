@@ -46,7 +46,7 @@ def test_one_row_a_cell_with_measured_and_published_columns_apart():
     assert [row["masking rate"] for row in rows] == ["5 %", "15 %", "30 %", "40 %", "80 %"]
     assert simple["masking rate"] == "bigram baseline"
     assert simple["held-out loss (nats)"] == "6.210"
-    assert [row["published: MNLI dev (%)"] for row in rows] == ["", "84.2", "84.2", "84.5", "80.8"]
+    assert [row["published: MNLI dev (%)"] for row in rows] == ["–", "84.2", "84.2", "84.5", "80.8"]
     assert rows[1]["minus baseline"] == "baseline"
     assert rows[3]["held-out loss (nats)"].startswith("4.7")
     assert rows[3]["minus baseline"].startswith("+0.1")
@@ -167,7 +167,7 @@ def test_no_records_is_a_table_of_nothing():
     grid, cells, _ = make_study()
     rows = rows_of(grid, cells, {})
     assert {row["runs"] for row in rows} == {"0 of 5"}
-    assert {row["held-out loss (nats)"] for row in rows} == {""}
+    assert {row["held-out loss (nats)"] for row in rows} == {"5 not run"}
     assert {row["not done"] for row in rows} == {"5 not run"}
 
 
@@ -291,10 +291,10 @@ def test_simple_methods_stand_below_the_cells_with_a_range_where_texts_differ():
     assert majority["objective"] == "majority class"
     assert (majority["accuracy on swapped pairs"], majority["RTE accuracy"]) == ("0.500", "0.527")
     assert words["objective"] == "TF-IDF + logistic regression"
-    assert (words["accuracy on swapped pairs"], words["RTE accuracy"]) == ("0.550", "")  # nothing of it for RTE
+    assert (words["accuracy on swapped pairs"], words["RTE accuracy"]) == ("0.550", "–")  # nothing of it for RTE
     low, _, high = overlap["accuracy on swapped pairs"].partition(" to ")  # it differs from cell to cell
     assert float(low) < float(high)
-    assert rows[0]["accuracy on swapped pairs"] == rows[1]["accuracy on swapped pairs"] == ""  # no head, no answer
+    assert rows[0]["accuracy on swapped pairs"] == rows[1]["accuracy on swapped pairs"] == "–"  # no head, no answer
     assert rows[3]["accuracy on swapped pairs"].startswith("0.70")
     grid, cells, records = make_objectives()
     run = cells[0].finetunings[0]
@@ -342,9 +342,9 @@ def test_scores_of_a_task_are_those_of_its_fine_tunings():
 def test_published_values_come_from_several_tables():
     rows = rows_of(*make_objectives())
     sop = [row["published: SOP acc pairs from SQuAD and RACE dev (%)"] for row in rows]
-    assert sop == ["", "53.3", "52.0", "86.5", "", "", ""]
+    assert sop == ["–", "53.3", "52.0", "86.5", "–", "–", "–"]
     mnli = [row["published: MNLI-m dev (%)"] for row in rows]
-    assert mnli == ["", "83.9", "84.4", "", "", "", ""]
+    assert mnli == ["–", "83.9", "84.4", "–", "–", "–", "–"]
 
 
 def test_published_values_stand_beside_their_stand_ins():
@@ -354,7 +354,7 @@ def test_published_values_stand_beside_their_stand_ins():
     perplexity, average = (name for name in rows[0] if name.startswith("published"))
     assert [table[n, "own"][perplexity] for n in "124"] == ["5.84", "4.68", "3.99"]
     assert [table[n, "shared"][average] for n in "124"] == ["71.2", "77.2", "81.5"]  # of 3, 6 and 12 layers
-    assert {table[n, "own"][average] for n in "124"} == {""}
+    assert {table[n, "own"][average] for n in "124"} == {"–"}
     assert [table[n, "own"]["minus baseline"] == "baseline" for n in "124"] == [False, True, False]
     assert table["4", "own"]["minus baseline"].startswith("-0.2")
     assert table["4", "shared"]["minus baseline"].startswith("-0.2")

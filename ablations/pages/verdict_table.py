@@ -1,0 +1,136 @@
+"""The verdicts of a page: a row for each claim, and below what a reader has to know of them, each thing once."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from ablations.claims.outcomes import NOT_RESOLVED, Direction, Reason
+from ablations.claims.verdict import Verdict
+from ablations.core.formatting import Sheet, fixed, markdown, markdown_text, places, range_text
+from ablations.core.statistics import POWER
+
+T = TypeVar("T")
+
+ABOUT = (
+    "Effect: by how much side a is better than side b, as the claim names them, with the interval that decides. It is "
+    "widened for the number of claims and looks (Holm) and counts the noise of held-out examples where their scores "
+    "are kept. The intervals under Results do neither. n: runs of the side that has fewest. Regime: quality or speed, "
+    "as the table of contrasts has it; floor or plateau where neither side is better than counting or a constant."
+)
+_ADVICE = {  # why a claim is open -> what a reader may do
+    Reason.UNTESTABLE: "another scale may have the cells",
+    Reason.TEXT: "no number of runs changes that; ask within one text",
+    Reason.QUESTION: "no number of runs changes that; compare runs that start alike",
+    Reason.NO_RUN: "train its runs, by the command under Regenerate",
+    Reason.UNFINISHED: "train the missing runs, by the command under Regenerate",
+    Reason.LOST: "`ablations logs RUN` says how a run ended; a lower rate may help",
+    Reason.SILENT: "fine-tune for more epochs or at a higher rate, and on more examples",
+    Reason.ONE_SEED: "train a second seed: `--seeds 2`",
+    Reason.NO_NOISE: "equal values in all seeds leave no noise to compare with; measure something finer",
+    Reason.RATE: "search the rate of each cell, or compare at another length",
+    Reason.PLATEAU: "train longer, or at a larger scale",
+    Reason.FLOOR: "train longer, or at a larger scale",
+    Reason.POWER: "more seeds may settle it; where the grid has a second look, `ablations run` with `--look 2`",
+}
+
+
+def regime(verdict: Verdict) -> str:
+    """``floor``, ``quality``, ``speed``: what kind of difference the effect is; ``no curves`` of other metrics."""
+    if verdict.reason in (Reason.FLOOR, Reason.PLATEAU):
+        return str(verdict.reason)
+    if verdict.aligned is None:
+        return "no curves"
+    return str(verdict.aligned.kind)
+
+
+def part(verdicts: Sequence[Verdict]) -> list[str]:
+    """The table and the paragraphs below it, as Markdown."""
+    rows = [
+        (f"{number}: {verdict.claim.statement}", verdict.published or "no numbers",
+         f"{verdict.a} against {verdict.b} in {verdict.metric}", _effect(verdict),
+         range_text(verdict.adjusted) if verdict.adjusted.low is not None else "none", verdict.n, regime(verdict),
+         verdict.standing + (f": {verdict.reason}" if verdict.reason else ""))
+        for number, verdict in enumerate(verdicts, start=1)
+    ]  # fmt: skip
+    sheet = Sheet(("claim", "published", "compared", "effect", "interval", "n", "regime", "verdict"), rows, left=3)
+    lists = [_todo(verdicts), _known(verdicts)]
+    return [markdown(sheet).rstrip("\n"), *("\n".join(found) for found in lists if found), ABOUT]
+
+
+def _effect(verdict: Verdict) -> str:
+    if verdict.effect is None:
+        return "none"
+    is_ratio = verdict.claim.relation == "ratio"
+    number = fixed(verdict.effect, places(verdict.adjusted.half, verdict.effect), sign=not is_ratio)
+    of = {"ordering": "(smallest step)", "trend": "per step"}.get(verdict.claim.relation, "")
+    return " ".join(filter(None, (number, "times" if is_ratio else verdict.unit, of)))
+
+
+def _todo(verdicts: Sequence[Verdict]) -> list[str]:
+    """Why claims are open, and what to do about each reason."""
+    return [
+        f"* **{'Not measured' if not reason.is_measured else 'Open'}: {reason}** ({which}): {_ADVICE[reason]}."
+        for reason, which in _by_claim((verdict.reason,) * bool(verdict.reason) for verdict in verdicts).items()
+    ]
+
+
+def _known(verdicts: Sequence[Verdict]) -> list[str]:
+    """Sources, remarks, proxies and other explanations, each once with the numbers of its claims."""
+    kinds: dict[str, Iterable[Iterable[str]]] = {
+        "": ((_sentence(note) for note in verdict.notes) for verdict in verdicts),
+        "Compared by proxy": ((verdict.proxy,) if verdict.proxy else () for verdict in verdicts),
+        "Could something simpler explain it?": (_alternative(verdict) for verdict in verdicts),
+        "Source": ((", ".join((verdict.claim.origin, *verdict.marks)),) for verdict in verdicts),
+    }
+    lines = []
+    for kind, texts in kinds.items():
+        for text, which in _by_claim(texts).items():
+            said = markdown_text(text.removesuffix("."))
+            lines.append(f"* {kind} ({which}): {said}." if kind else f"* {said} ({which}).")
+    for kind, numbers in {
+        "Margin": _by_claim(_margin(verdict) for verdict in verdicts),
+        f"True effect that the test would show with {100 * POWER:g} % power": _by_claim(map(_detectable, verdicts)),
+    }.items():
+        shown = ", ".join(f"{markdown_text(number)} ({which})" for number, which in numbers.items())
+        lines += [f"* {kind}: {shown}."] * bool(shown)
+    return lines
+
+
+def _sentence(note: str) -> str:
+    return note[:1].upper() + note[1:]
+
+
+def _margin(verdict: Verdict) -> tuple[str, ...]:
+    return () if verdict.margin is None else (f"{verdict.margin:.3g} {verdict.unit}".strip(),)
+
+
+def _detectable(verdict: Verdict) -> tuple[str, ...]:
+    """The smallest effect that an open claim's test would show."""
+    if verdict.outcome != NOT_RESOLVED or not verdict.detectable or not verdict.is_measured:
+        return ()
+    smallest = fixed(verdict.detectable, places(verdict.detectable, verdict.detectable))
+    return (smallest if verdict.claim.relation == "ratio" else f"{smallest} {verdict.unit}".strip(),)
+
+
+def _alternative(verdict: Verdict) -> tuple[str, ...]:
+    """What else could explain a settled result, be it a direction or an equality."""
+    is_open = verdict.direction is Direction.OPEN and verdict.outcome == NOT_RESOLVED
+    return () if is_open or not verdict.claim.alternative else (verdict.claim.alternative,)
+
+
+def _by_claim(texts: Iterable[Iterable[T]]) -> Mapping[T, str]:
+    """Each text once, with the numbers of the claims that it is about: ``1 to 3, 5``."""
+    found: dict[T, list[int]] = {}
+    for number, of_claim in enumerate(texts, start=1):
+        for text in of_claim:
+            found.setdefault(text, []).append(number)
+    return {text: _numbers(numbers) for text, numbers in found.items()}
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)

@@ -1,0 +1,84 @@
+"""The verdicts of a page: a row each, what belongs to several said once, and none where numbers mean nothing."""
+
+import re
+
+import pytest
+
+from ablations.claims import judging
+from ablations.core.formatting import Sheet
+from ablations.measurements.measurements import Measurements
+from ablations.pages import judged, verdict_table
+from lightning_modules.places import project
+from tests.unit.synthetic import RATE, make_claim, make_plan, make_study, publish_page
+
+PROXY = "the loss in place of MNLI"
+RESULTS = project() / "results"
+PAGES = sorted(RESULTS.glob("*/*/page.json"))
+
+
+def claims(*ids):
+    return [make_claim(id=id, a={RATE: 0.4}, b={RATE: 0.15 + 0.15 * n}, proxy=PROXY) for n, id in enumerate(ids)]
+
+
+@pytest.fixture
+def measured():
+    return Measurements(*make_study(claims=claims("one", "two")))
+
+
+def test_what_two_claims_share_is_said_once_with_both_numbers(measured):
+    text = "\n".join(verdict_table.part(judging.verdicts(measured)))
+    assert text.count(PROXY) == 1
+    assert f"(1, 2): {PROXY}." in text
+    assert len([line for line in text.splitlines() if re.match(r"\| [12]: ", line)]) == 2
+
+
+def test_a_row_has_the_effect_and_the_interval_that_decide(measured):
+    first, _ = judging.verdicts(measured)
+    (row,) = (line for line in verdict_table.part([first])[0].splitlines() if line.startswith("| 1: "))
+    *_, effect, interval, n, _, verdict, _ = (cell.strip() for cell in row.split("|"))
+    assert float(effect.split()[0]) == pytest.approx(first.effect, abs=0.005)
+    assert [float(end) for end in re.findall(r"-?[\d.]+", interval)] == pytest.approx(
+        [first.adjusted.low, first.adjusted.high], abs=0.005
+    )
+    assert (int(n), verdict) == (first.n, first.outcome)
+
+
+def test_claims_without_runs_say_why_and_what_to_do():
+    grid, cells, _ = make_study(claims=claims("one", "two"))
+    text = "\n".join(verdict_table.part(judging.verdicts(Measurements(grid, cells, {}))))
+    assert "**Not measured: no run** (1, 2): train its runs" in text
+
+
+def test_a_scale_for_tests_has_the_numbers_and_no_verdict(measured, tmp_path):
+    at_laptop, at_smoke = (judged.verdicts(scale, measured) for scale in ("laptop", "smoke"))
+    assert {verdict.outcome for verdict in at_laptop} <= {"replicates", "contradicts", "not resolved"}
+    assert [verdict.adjusted for verdict in at_smoke] == [verdict.adjusted for verdict in at_laptop]
+    assert {verdict.outcome for verdict in at_smoke} == {"not judged"}
+    grid, cells, records = make_study(claims=claims("one", "two"))
+    publish_page(make_plan(grid, cells, scale="smoke", folder_name="smoke"), records, tmp_path)
+    for path in tmp_path.iterdir():
+        text = path.read_text()
+        assert not re.search(r"\*\*(Yes|No)\.\*\*|replicate|contradict", text), path.name
+    assert "2 not judged" in (tmp_path / "README.md").read_text()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: "/".join(path.parts[-3:-1]))
+def test_no_table_of_a_page_is_wider_than_eight_columns(page):
+    text = (page.parent / "README.md").read_text(encoding="utf-8")
+    heads = [line for line in text.splitlines() if re.fullmatch(r"(\| :?-+:? )+\|", line)]
+    assert heads
+    assert max(head.count("|") - 1 for head in heads) <= 8
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: "/".join(path.parts[-3:-1]))
+def test_no_paragraph_of_verdicts_is_said_twice(page):
+    text = (page.parent / "README.md").read_text(encoding="utf-8").partition("## Verdicts")[2].partition("\n## ")[0]
+    said = [re.sub(r"\([\d, to]+\)", "", line) for line in text.splitlines() if line.startswith("* ")]
+    assert len(said) == len(set(said))
+
+
+def test_a_narrow_table_keeps_names_and_what_matters_in_order():
+    sheet = Sheet(("name", *"abcdef"), [("x", *range(6))], left=1, brief=("e", "a"))
+    assert sheet.narrow(4).headings == ["name", "a", "b", "e"]
+    assert sheet.narrow(4).rows == [["x", 0, 1, 4]]
+    assert sheet.narrow(9).headings == list(sheet.headings)
