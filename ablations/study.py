@@ -7,6 +7,7 @@ DataFrame in ``.data``, and figures are matplotlib figures.
 import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,6 +34,7 @@ from ablations.running.progress import display
 from ablations.schema.cell import Cell
 from ablations.schema.grid import FINETUNING, MEASURING
 from ablations.schema.record import Record
+from lightning_modules import places
 from lightning_modules.config import ConfigError, Problem, did_you_mean, diff
 from lightning_modules.training.execution import Execution, Strategy
 
@@ -246,6 +248,7 @@ class Study:
         activation_checkpointing: bool = False,
         slice: Mapping[str, Any] | None = None,
         until: float | None = None,
+        logger: str = "",
     ) -> Summary:
         """Trains missing runs; can be interrupted and resumed. Lists outcomes other than ``done``, does not raise them.
 
@@ -264,11 +267,18 @@ class Study:
             slice: The part of the plan that is trained, as in `Plan.sliced`; by default all of it.
             until: The moment of the monotonic clock at which the active runs write their checkpoints and stop. No run
                 begins whose estimate ends later. None for no limit.
+            logger: ``csv``, ``tensorboard``, ``wandb`` or ``mlflow``: draws live curves of the trainings, below
+                ``curves`` of the cache. It is no part of a run, and a logger that fails stops no run.
 
         Raises:
             ConfigError: Before any run, as `publish`; for what cannot be executed.
         """
         execution = Execution(devices, num_nodes, strategy, activation_checkpointing)
+        if logger:
+            from lightning_modules.training import loggers  # seconds to import
+
+            loggers.check(logger)
+            execution = replace(execution, logger=logger, curves=str(places.cache() / "curves"))
         self._check_page()
         how = {"retries": retries, "watch": display, "execution": execution, "until": until}
         return execute_phases(lambda: self.resolve().sliced(slice or {}), self.records, executor, **how)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lightning_modules import cached
-from lightning_modules.config import ConfigError, Problem, identity
+from lightning_modules.config import ConfigError, Problem, flat, identity
 from lightning_modules.data import fingerprints_of
 from lightning_modules.data.baselines.bigram import prefix
 from lightning_modules.data.loader import QUESTIONS, PretrainingData
@@ -28,6 +28,7 @@ from lightning_modules.tasks.scores.kept import pack
 from lightning_modules.training import ranks, shards
 from lightning_modules.training.checkpoint import resumable
 from lightning_modules.training.execution import ALONE, Execution, recompute_layers
+from lightning_modules.training.loggers import logger
 from lightning_modules.training.pretrain import Pretrain, stacked, taken_over
 from lightning_modules.training.recorder import CHECKPOINT, Course, Fitted, Interrupted, Progress, Recorder, trainer
 from lightning_modules.training.weights import keep_weights, load_weights, round_weights
@@ -85,7 +86,8 @@ def fit(
         [system.essence(), seed, fingerprints_of(system.corpora), start and cached.digest(start)]
     )
     recorder = Recorder(_course(system), checkpoint, on_progress, stop, execution.checkpoint_seconds)
-    lightning = trainer(recorder, folder, execution, run_id)
+    curve = logger(execution, run_id, {"seed": seed, **flat(system)})
+    lightning = trainer(recorder, folder, execution, run_id, curve)
     torch.manual_seed(of_rank(system.data_seed(seed), ranks.rank()))  # dropout
     with denormals_as_zero():
         lightning.fit(module, data, ckpt_path=resumable(checkpoint, module, execution, run_id))

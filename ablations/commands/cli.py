@@ -51,6 +51,7 @@ from ablations.commands.terminal import (
     Format,
     Grid,
     In,
+    Logger,
     Look,
     Nodes,
     Notation,
@@ -165,6 +166,7 @@ def run(
     strategy: Sharing = "ddp",
     activation_checkpointing: Checkpointing = False,
     duration: For = None,
+    logger: Logger = "",
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:
@@ -201,7 +203,11 @@ def run(
             if dry_run:
                 return
             sharing: dict[str, Any] = {"devices": devices, "num_nodes": num_nodes, "strategy": strategy}
-            sharing |= {"activation_checkpointing": activation_checkpointing, "until": until}
+            sharing |= {"activation_checkpointing": activation_checkpointing, "until": until, "logger": logger}
+            if logger:
+                from lightning_modules import places
+
+                echo(f"curves: {places.cache() / 'curves'}")
             summary = study.run(asked, retries, **sharing)
             if summary.left:
                 echo(summary)

@@ -168,6 +168,9 @@ For = Annotated[
         help="A time, such as 20m: no run begins that does not fit it, and at its end the active ones are interrupted.",
     ),
 ]
+Logger = Annotated[
+    str, typer.Option("--logger", help="Live curves: csv, tensorboard, wandb or mlflow; no part of a run, and offline.")
+]
 Train = Annotated[bool, typer.Option("--train", help="Train the run again if its weights are missing.")]
 
 

@@ -130,7 +130,8 @@ def _finetuned(run: Made, watch: Watch) -> "Fitted":
 
     assert run.finetuning is not None
     parts = FinetuningRun(run.system, run.task, run.finetuning, run.seed, watch.start)
-    return finetune(parts, watch.folder, on_progress=watch.on_progress, stop=watch.stop, run_id=run.id)
+    given: dict[str, Any] = {"on_progress": watch.on_progress, "stop": watch.stop, "execution": watch.execution}
+    return finetune(parts, watch.folder, **given, run_id=run.id)
 
 
 def _measured(run: Made, watch: Watch) -> "Fitted":

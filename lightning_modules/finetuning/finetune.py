@@ -13,7 +13,7 @@ from lightning_modules.objectives import Objectives
 from lightning_modules.tasks import FineTuning
 from lightning_modules.tasks.shapes.shape import Head, Scored
 from lightning_modules.training.optim import check_clipping, clip, scheduled
-from lightning_modules.training.terms import RunningLosses, Terms, share
+from lightning_modules.training.terms import Logged, RunningLosses, Terms, share
 
 TASK = "loss"  # the name of the task's loss among the terms
 
@@ -44,7 +44,7 @@ class Finetune(pl.LightningModule):
         self.backbone, self.head, self.score = backbone, head, score
         self.settings, self.steps = settings, steps
         self.objectives, self.heads = objectives or (None, nn.ModuleDict())
-        self.running = RunningLosses()
+        self.running, self.logged = RunningLosses(), Logged()
         self.scored: Scored | None = None  # of the last evaluation
         self._outputs: list[np.ndarray] = []  # outputs of the current evaluation, item by item
         self._dev_loss = torch.zeros(2)  # its summed loss and count
@@ -63,7 +63,12 @@ class Finetune(pl.LightningModule):
         """The micro-batch's share of the loss; an example without counts is a step of its own."""
         terms = self.terms(self.backbone(example), example)
         self.running.add(terms)
+        self.logged.keep(terms)
         return share(terms, example.counts, self)
+
+    def on_before_optimizer_step(self, optimizer: Any) -> None:
+        """Logs ``train.loss``, that of each objective and ``lr``, every ``log_every_n_steps`` of the Trainer."""
+        self.logged.write(self, optimizer)
 
     def training_loss(self) -> dict[str, float]:
         """Mean loss of each term since the last call. It synchronises with the device."""

@@ -12,7 +12,7 @@ from torch import nn
 from lightning_modules import cached
 from lightning_modules.backbones import BackboneModule
 from lightning_modules.backbones.new_symbols import ExtendedTable
-from lightning_modules.config import ConfigError, identity
+from lightning_modules.config import ConfigError, flat, identity
 from lightning_modules.data import fingerprints_of, open_store
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.data.word_vectors import Vectors, word_vectors
@@ -31,6 +31,8 @@ from lightning_modules.tasks.reading.text_vectors import READERS
 from lightning_modules.tasks.shapes.shape import Head, Scored
 from lightning_modules.tasks.shapes.texts import TextHead, TextInputs
 from lightning_modules.training.checkpoint import resumable
+from lightning_modules.training.execution import ALONE, Execution
+from lightning_modules.training.loggers import logger
 from lightning_modules.training.recorder import CHECKPOINT, Course, Fitted, Progress, Recorder, trainer
 from lightning_modules.training.weights import keep_weights, load_weights
 
@@ -243,7 +245,7 @@ def finetune(
     *,
     on_progress: Callable[[Progress], None] = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
-    checkpoint_seconds: float = 60.0,
+    execution: Execution = ALONE,
     run_id: str = "",
 ) -> Fitted:
     """Fine-tunes, resuming from the checkpoint in ``folder`` if there is one, and evaluates after each epoch.
@@ -259,7 +261,7 @@ def finetune(
         folder: Folder of checkpoint, weights and predictions.
         on_progress: Called at least about 64 times.
         stop: Called after every step; True writes a checkpoint and raises `Interrupted`.
-        checkpoint_seconds: Time between checkpoints.
+        execution: The time between checkpoints, and who draws live curves; of devices it has one.
         run_id: Id of the run, which its checkpoints name: one of another run is not resumed. By default a hash of
             the parts of ``run``: the examples, the text or the tokenizer, and the weights are in it by content.
 
@@ -274,9 +276,10 @@ def finetune(
     tokens = [0, *batches.shapes[:, 2].cumsum().tolist()]
     every = max(batches.each_epoch, -(-len(batches) // _POINTS))
     course = Course(len(batches), every, tokens.__getitem__, "dev.", run.settings.precision)
-    recorder = Recorder(course, checkpoint, on_progress, stop, checkpoint_seconds)
+    recorder = Recorder(course, checkpoint, on_progress, stop, execution.checkpoint_seconds)
     torch.manual_seed(run.seed)  # dropout
-    lightning = trainer(recorder, folder, run_id=run_id)
+    curve = logger(execution, run_id, {"seed": run.seed, "task": run.task, **flat(run.settings)})
+    lightning = trainer(recorder, folder, run_id=run_id, logger=curve)
     with denormals_as_zero():
         lightning.fit(module, run.data, ckpt_path=resumable(checkpoint, module, run_id=run_id))
     if not recorder.curve["step"] or recorder.curve["step"][-1] < len(batches):

@@ -30,6 +30,8 @@ class Execution:
             2020); ``fsdp``, its part of weights, gradients and moments (see `shards`).
         activation_checkpointing: Whether layers keep their input alone and are computed again in the backward pass.
         checkpoint_seconds: Time between checkpoints of a training.
+        logger: Who draws live curves of trainings (`loggers.Curves`); empty for nobody.
+        curves: The folder of these curves.
     """
 
     devices: int = 1
@@ -37,6 +39,8 @@ class Execution:
     strategy: Strategy = "ddp"
     activation_checkpointing: bool = False
     checkpoint_seconds: float = 60.0
+    logger: str = ""
+    curves: str = ""
 
     def __post_init__(self) -> None:
         if self.devices < 1:

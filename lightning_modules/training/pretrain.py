@@ -16,7 +16,7 @@ from lightning_modules.objectives import Objectives
 from lightning_modules.training import ranks, shards
 from lightning_modules.training.carries import Carries
 from lightning_modules.training.optim import Optimizer, Schedule, check_clipping, clip, scheduled
-from lightning_modules.training.terms import RunningLosses, share
+from lightning_modules.training.terms import Logged, RunningLosses, share
 
 _SUB_LAYER = re.compile(r"(?P<start>backbone\.blocks\.)(?P<layer>\d+)\.(?P<kind>\w+)(?P<rest>\..*)")
 
@@ -56,7 +56,7 @@ class Pretrain(pl.LightningModule):
         self.backbone, self.heads = backbone, heads
         self.objectives, self.optimizer_settings, self.schedule = objectives, optimizer, schedule
         self.steps, self.clip_norm = steps, clip_norm
-        self.running, self.carries = RunningLosses(), Carries()
+        self.running, self.logged, self.carries = RunningLosses(), Logged(), Carries()
         self._evaluated = self.heldout_carries()
 
     def heldout_carries(self) -> Carries:
@@ -71,7 +71,12 @@ class Pretrain(pl.LightningModule):
         """The micro-batch's share of the loss."""
         terms = self.objectives.loss(self.heads, self.carries.read(self.backbone, example), example)
         self.running.add(terms)
+        self.logged.keep(terms)
         return share(terms, example.counts, self)
+
+    def on_before_optimizer_step(self, optimizer: Any) -> None:
+        """Logs ``train.loss``, that of each objective and ``lr``, every ``log_every_n_steps`` of the Trainer."""
+        self.logged.write(self, optimizer, "train.loss")
 
     def training_loss(self) -> dict[str, float]:
         """Mean loss of each term since the last call, over all ranks, each of which calls it.
@@ -89,14 +94,8 @@ class Pretrain(pl.LightningModule):
         """Logs the held-out measures as exact means over all predictions of the held-out set."""
         measures = self.objectives.measure(self.heads, self._evaluated.read(self.backbone, example), example)
         for name, (total, count) in measures.items():
-            self.log(
-                f"heldout.{name}",
-                total / count.clamp(min=1),
-                on_epoch=True,
-                batch_size=int(count),
-                sync_dist=True,
-                logger=False,
-            )
+            mean = total / count.clamp(min=1)
+            self.log(f"heldout.{name}", mean, on_epoch=True, batch_size=int(count), sync_dist=True)
 
     def on_validation_end(self) -> None:
         """Drops what the evaluation carried."""

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol, cast
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies import DDPStrategy, ModelParallelStrategy, Strategy
 
 from lightning_modules.training import ranks
@@ -197,7 +198,13 @@ class Recorder(pl.Callback):
             self._pause(trainer)
 
 
-def trainer(recorder: Recorder, folder: Path, execution: Execution = ALONE, run_id: str = "") -> pl.Trainer:
+def trainer(
+    recorder: Recorder,
+    folder: Path,
+    execution: Execution = ALONE,
+    run_id: str = "",
+    logger: Logger | None = None,
+) -> pl.Trainer:
     """The Trainer for a recorder's course; its own files go below ``folder``. All ranks share its steps.
 
     It computes on CUDA devices, or else on the CPU: what Lightning calls ``auto`` would take Apple's GPU, of which a
@@ -208,6 +215,7 @@ def trainer(recorder: Recorder, folder: Path, execution: Execution = ALONE, run_
         folder: The folder of the training.
         execution: How it is executed.
         run_id: The training, which its checkpoints name.
+        logger: Gets the losses and the rate as often as the recorder reads them; None for no live curve.
     """
     course = recorder.course
     return pl.Trainer(
@@ -225,7 +233,8 @@ def trainer(recorder: Recorder, folder: Path, execution: Execution = ALONE, run_
         num_nodes=execution.nodes,
         strategy=_strategy(execution),
         default_root_dir=folder,
-        logger=False,
+        logger=logger or False,
+        log_every_n_steps=recorder.tick,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,

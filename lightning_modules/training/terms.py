@@ -29,6 +29,40 @@ def share(terms: Terms, counts: Mapping[str, float], module: pl.LightningModule)
     return torch.stack(parts).sum()
 
 
+class Logged:
+    """What a module logs of its training steps: the loss of each term in the last micro-batch, and the learning rate.
+
+    They go to Lightning's own loggers, every ``log_every_n_steps`` of its Trainer. Between these steps nothing is read
+    from the device.
+    """
+
+    def __init__(self) -> None:
+        self._last: Terms = {}
+
+    def keep(self, terms: Terms) -> None:
+        """Keeps the terms of a micro-batch."""
+        self._last = {name: (total.detach(), count, weight) for name, (total, count, weight) in terms.items()}
+
+    def write(self, module: pl.LightningModule, optimizer: torch.optim.Optimizer, total: str = "") -> None:
+        """Logs the step that is about to be made, where one is due.
+
+        Args:
+            module: The module that trains.
+            optimizer: Its optimiser; of parameter groups the highest rate counts.
+            total: A name for the weighted sum of all terms; empty for none.
+        """
+        every = module.trainer.log_every_n_steps  # pyright: ignore[reportAttributeAccessIssue]  (set by a connector)
+        if not every or (module.trainer.global_step + 1) % every:
+            return
+        means = {name: one / max(count, 1.0) for name, (one, count, _) in self._last.items()}
+        shown = {f"train.{name}": mean for name, mean in means.items()}
+        if total:
+            weights = {name: weight for name, (_, _, weight) in self._last.items()}
+            shown[total] = torch.stack([mean * weights[name] for name, mean in means.items()]).sum()
+        rate = max(group["lr"] for group in optimizer.param_groups)
+        module.log_dict({**shown, "lr": rate}, on_step=True, on_epoch=False)
+
+
 class RunningLosses:
     """Summed loss and count of each term since the last read ``[2]``."""
 
