@@ -58,7 +58,7 @@ def claims(
         elif form is Notation.table:
             _print(board, scale, narrowed=any((ids, grid, paper, scale, survives)))
         else:
-            echo(tables.rendered(scoreboard_page.sheets(board), form.value), nl=False)
+            echo(tables.rendered(scoreboard_page.sheets(board), form.name), nl=False)
 
 
 def _chosen(board: "list[Entry]", grid: str | None, paper: str | None, scale: str | None) -> "list[Entry]":

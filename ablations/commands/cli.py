@@ -255,7 +255,9 @@ _GIVEN = {  # parameters of notebooks that the command states itself, for the tr
 
 def _report(study: Any, summary: Any, form: Format) -> None:
     """The table and the verdicts of a study, and what stopped its runs."""
-    if form is not Format.table:
+    if form in (Format.csv, Format.markdown):
+        listing(_numbers(study)["table"], form, "cell")
+    elif form is not Format.table:
         tell({**_numbers(study), "page": study.folder}, form, "page")
     else:
         tell_results(study)
@@ -334,7 +336,7 @@ def show_record(
             elif form is Notation.json or form is Notation.names:
                 tell(_numbers(study), Format(form.value), "cells")
             else:
-                echo(study.written(form.value), nl=False)
+                echo(study.written(form.name), nl=False)
         elif not re.fullmatch("[0-9a-f]*", what):
             hint = did_you_mean(what, grids.available())
             raise ConfigError([f"'{what}' is neither a grid nor the first digits of a run.{hint}"])

@@ -36,7 +36,7 @@ def _print_published(form: Notation) -> None:
     from ablations.pages import parameters_page, tables
 
     sheets = parameters_page.sheets(configurations.read(), parameters.comparisons())
-    echo(tables.rendered(sheets, form.value), nl=False)
+    echo(tables.rendered(sheets, form.name), nl=False)
 
 
 def _published(form: Format) -> list[dict[str, Any]]:

@@ -48,6 +48,8 @@ class Format(StrEnum):
 
     table = "table"
     json = "json"
+    csv = "csv"
+    markdown = "markdown"
     names = "names"
 
 
@@ -56,9 +58,9 @@ class Notation(StrEnum):
 
     table = "table"
     json = "json"
-    names = "names"
-    md = "md"
     csv = "csv"
+    md = "markdown"
+    names = "names"
     tex = "tex"
 
 
@@ -68,7 +70,7 @@ def plain(form: Notation, what: str) -> Format:
     Raises:
         typer.BadParameter: For a notation of documents.
     """
-    if form.value not in Format.__members__:
+    if form is Notation.tex:
         raise typer.BadParameter(f"--format {form.value} is for tables; {what} is printed as {', '.join(Format)}")
     return Format(form.value)
 
@@ -113,9 +115,29 @@ def _ends(text: str) -> str:
     return f"{text[: _NAME * 2 // 3]} … {text[-_NAME // 3 :]}"
 
 
-As = Annotated[Format, typer.Option("--format", help="table for people, json for programs, or only names.")]
+def _notation(text: str) -> Notation:
+    """The notation of this name; ``md`` is the former name of ``markdown``."""
+    from lightning_modules.config import did_you_mean
+
+    try:
+        return Notation({"md": "markdown"}.get(text, text))
+    except ValueError:
+        allowed = [str(form) for form in Notation]
+        said = f"no '{text}'.{did_you_mean(text, allowed)} Allowed: {', '.join(allowed)}."
+        raise typer.BadParameter(said) from None
+
+
+As = Annotated[
+    Format, typer.Option("--format", help="table or markdown for people, json or csv for programs, or only names.")
+]
 In = Annotated[
-    Notation, typer.Option("--format", help="table for people, json or csv for programs, names, md or tex for papers.")
+    Notation,
+    typer.Option(
+        "--format",
+        parser=_notation,
+        metavar="table|json|csv|markdown|names|tex",
+        help="table for people, json or csv for programs, markdown or tex for papers, or only names.",
+    ),
 ]
 Shown = Annotated[str, typer.Option("--scale", "-s", help="The size that is shown (see `ablations list`).")]
 USUAL = "laptop"  # the scale that commands show if none is named; what trains asks for one
@@ -230,8 +252,21 @@ def _warn(
 
 
 def listed(rows: list[dict[str, Any]], form: Format, name: str) -> str:
-    """Rows for programs: as JSON, or only their column ``name``."""
+    """Rows for programs and documents: as JSON, CSV or Markdown, or only their column ``name``."""
+    if form in (Format.csv, Format.markdown):
+        from ablations.core.formatting import Sheet, comma_separated, markdown
+
+        heads = list(rows[0]) if rows else [name]
+        entries = [[_entry(row.get(head)) for head in heads] for row in rows]
+        sheet = Sheet(heads, entries)
+        return (comma_separated(sheet) if form is Format.csv else markdown(sheet)).removesuffix("\n")
     return _json(rows) if form is Format.json else "\n".join(str(row[name]) for row in rows)
+
+
+def _entry(value: Any) -> Any:
+    """A value as an entry of a table: lists and mappings as JSON."""
+    value = _strict(value)
+    return value if isinstance(value, (str, float, int, bool)) or value is None else json.dumps(value, default=str)
 
 
 def wrapped(text: str) -> str:
@@ -243,7 +278,7 @@ def wrapped(text: str) -> str:
 
 
 def listing(rows: list[dict[str, Any]], form: Format, name: str, colours: Mapping[str, str] | None = None) -> None:
-    """Prints rows as a table, as JSON, or only their column ``name``.
+    """Prints rows as a table, as JSON, CSV or Markdown, or only their column ``name``.
 
     Args:
         rows: The rows, with the same keys.
@@ -278,9 +313,15 @@ def listing(rows: list[dict[str, Any]], form: Format, name: str, colours: Mappin
 
 
 def tell(data: Mapping[str, Any], form: Format, name: str, *people: str) -> None:
-    """Prints the answer of a command: lines for people, ``data`` as JSON, or only the part of it called ``name``."""
+    """Prints the answer of a command: lines for people, ``data`` for programs, or only the part of it called ``name``.
+
+    As CSV and Markdown it is a table of two columns, ``name`` and ``value``.
+    """
     if form is Format.json:
         echo(_json(data))
+        return
+    if form in (Format.csv, Format.markdown):
+        listing([{"name": key, "value": value} for key, value in data.items()], form, "name")
         return
     part = data[name] if isinstance(data[name], list) else [data[name]]
     for line in people if form is Format.table else part:

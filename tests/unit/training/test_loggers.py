@@ -123,9 +123,7 @@ def test_nobody_draws_unless_asked(system, tmp_path):
     assert loggers.logger(Execution(), "run", {}) is None
 
 
-@pytest.mark.parametrize(
-    ("name", "told"), [("tensorbord", "tensorboard"), ("wandb", "ablations[wandb]")]
-)
+@pytest.mark.parametrize(("name", "told"), [("tensorbord", "tensorboard"), ("wandb", "ablations[wandb]")])
 def test_a_logger_that_is_unknown_or_not_installed_is_refused_before_any_run(name, told, monkeypatch):
     monkeypatch.setattr(loggers.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ConfigError) as refused:
