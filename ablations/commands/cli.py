@@ -35,7 +35,7 @@ from ablations.commands import (
     simulate,
     tokenizer,
 )
-from ablations.commands.stores import bars, clean, keep, sync
+from ablations.commands.stores import bars, clean, keep, note, sync
 from ablations.commands.summary import tell_results
 from ablations.commands.terminal import (
     USUAL,
@@ -239,8 +239,8 @@ def _tell_cost(study: Any) -> None:
 
     check_trunks(study.resolve(), study.records)
     echo(estimate.cost(study.resolve()))
-    for note in estimate.notes(study.resolve(), study.records):
-        echo(note)
+    for line in estimate.notes(study.resolve(), study.records):
+        echo(line)
 
 
 _GIVEN = {  # parameters of notebooks that the command states itself, for the training too
@@ -456,6 +456,7 @@ PANELS: dict[str, list[tuple[str, Callable[..., None], str]]] = {
         ("systems", systems, "systems"),
         ("diff", diff_systems, "diff roberta_base mask15_large"),
         ("logs", logs, "logs b16e"),
+        ("note", note.command, 'note b16e "for the talk"'),
     ],
     "Ask a model": [
         ("fill-mask", fill_mask.command, 'fill-mask b16e "She opened the [MASK] and went out."'),

@@ -44,6 +44,7 @@ _MARGIN = 20  # letters beside a panel
 _HEIGHT = 30  # letters along a panel
 _ACROSS = 80  # letters of the title of a strip, over all columns
 _IN_A_ROW = 2  # panels
+_IN_HOLE = 4  # strips that have room beside a last panel
 _HIGH, _LOW, _ROOM = 2.9, 0.85, 1.4  # inches: a panel, a strip of published values, titles and a legend
 _FEWEST = 3  # seeds of an interval; that of two is twelve times as wide as their distance
 _MARKS = "DsovP^"  # of means over names, so that no series rests on its colour alone
@@ -81,20 +82,27 @@ def knob(measured: Measurements, subtitle: str = "", answer: str = "", *, brief:
     published = [] if brief else _published_curves(grid, plotted, axis)
     columns = min(len(metrics), _IN_A_ROW)
     rows, strips = -(-len(metrics) // columns), -(-len(published) // columns)
+    has_hole = columns > 1 and len(metrics) % columns == 1  # beside the last panel
+    in_hole = has_hole and 0 < len(published) <= _IN_HOLE
+    strips = 0 if in_hole else strips
     with mpl.rc_context(STYLE):
         figure = blank(_HIGH * rows + _LOW * strips + _ROOM)
         parts = figure.add_gridspec(rows + strips, columns, height_ratios=[_HIGH] * rows + [_LOW] * strips)
-        panels = [figure.add_subplot(parts[divmod(place, columns)]) for place in range(len(metrics))]
+        places = [parts[divmod(place, columns)] for place in range(len(metrics))]
+        if has_hole and not published:
+            places[-1] = parts[rows - 1, :]
+        panels = [figure.add_subplot(place) for place in places]
+        hole = parts[rows - 1, 1].subgridspec(len(published), 1) if in_hole else None
         for panel, metric in zip(panels, metrics, strict=True):
             _measured(panel, measured, plotted, axis, metric)
             axis.format(panel, panels=columns, stands_for=known)
         if not axis.is_numeric:  # lines have their names at their ends
             _legend(panels[0], columns=3 if columns == 1 else 2)
         for place, (metric, series) in enumerate(published):
-            row, column = divmod(place, columns)
+            row, column = (place, 1) if in_hole else divmod(place, columns)
             above = panels[min(len(panels) - 1, (rows - 1) * columns + column)]
             limits = above.get_xlim()
-            strip = figure.add_subplot(parts[rows + row, column], sharex=above)
+            strip = figure.add_subplot(hole[row] if hole else parts[rows + row, column], sharex=above)
             _printed(strip, axis, metric, series, columns)
             above.set_xlim(limits)
         titles(figure, grid.question, subtitle, answer)

@@ -6,19 +6,18 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from ablations.core.formatting import cell_text
 from ablations.core.statistics import mean_interval
-from ablations.figures.style import STYLE, Drawing, blank, colours, keyed, paler, shown, titles
+from ablations.figures.curves import name_ends
+from ablations.figures.style import STYLE, Drawing, blank, colours, paler, shown, titles
 from ablations.measurements.measurements import Measurements
 from ablations.schema.cell import Cell
 
 _PANELS = {"distance": "L2 distance", "angle": "angle (degrees)"}
-_MOST_NAMES = 10  # cells in the legend
+_MOST = 6  # cells that are drawn, evenly spread over those that could be
 _DEPTH = "model.num_layers"
-_MOST_SEEDS = 6  # cells whose seeds are drawn too
 _COURSE = 3  # layers that show a course
 _MARKERS = "os^Dv"
 
@@ -28,9 +27,8 @@ Statistics = Sequence[dict[str, list[float]]]
 def layers(measured: Measurements, subtitle: str = "") -> Drawing | None:
     """Distance and angle between the input and the output of each layer (Lan et al. 2020, Figure 1).
 
-    One hue per cell but for the depth, paler for shallower models; seeds thin, their mean thick with its interval.
-
-    Above six cells means alone; cells that the legend has no room for are counted there.
+    One hue per cell but for the depth, paler for shallower models; seeds thin, their mean thick with its interval. Of
+    more than six cells six are drawn, the first and the last among them, as means alone, and the others are counted.
 
     Returns:
         None if no finished run has statistics of more than one layer, or all models have one number of layers below
@@ -45,30 +43,32 @@ def layers(measured: Measurements, subtitle: str = "") -> Drawing | None:
     depths = {cell.system.model.num_layers for cell, _ in drawn}
     if not drawn or (len(depths) == 1 and max(depths) < _COURSE):
         return None
+    left_out = max(0, len(drawn) - _MOST)
+    kept = {round(place) for place in np.linspace(0, len(drawn) - 1, _MOST)} if left_out else range(len(drawn))
+    drawn = [drawn[place] for place in sorted(kept)]
     styles = _styles([cell for cell, _ in drawn])
     with mpl.rc_context(STYLE):
-        rows = -(-min(len(drawn), _MOST_NAMES) // 2)
-        figure = blank(3.8 + 0.22 * rows)
-        key, panels = keyed(figure, rows + 0.4, 1, 2)
-        for panel, (name, label) in zip(panels[0], _PANELS.items(), strict=True):
+        figure = blank(3.8)
+        for place, (name, label) in enumerate(_PANELS.items(), start=1):
+            panel, ends = figure.add_subplot(1, 2, place), []
             for (cell, seeds), style in zip(drawn, styles, strict=True):
-                of_seeds, label_of = [statistics[name] for statistics in seeds], shown(cell_text(cell.values), 44)
-                _draw(panel, of_seeds, style, label_of, with_seeds=len(drawn) <= _MOST_SEEDS)
+                of_seeds = [statistics[name] for statistics in seeds]
+                at = _draw(panel, of_seeds, style, with_seeds=not left_out)
+                ends.append((*at, style["color"], shown(cell_text(cell.values), 44)))
             panel.set_ylabel(f"{label} of output from input")
             panel.set_xlabel("layer")
             panel.set_ylim(bottom=0)
             panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-        lines, known = panels[0][0].get_legend_handles_labels()
-        if len(known) > _MOST_NAMES:
-            known[_MOST_NAMES - 1] = f"and {len(known) - _MOST_NAMES + 1} more"
-            lines[_MOST_NAMES - 1] = Line2D([], [], ls="")
-        key.legend(lines[:_MOST_NAMES], known[:_MOST_NAMES], loc="center left", ncols=2, fontsize=9)
+            if place == len(_PANELS):
+                name_ends(panel, ends, f"{left_out} more cells not drawn" if left_out else "")
         titles(figure, "How far does each layer move its input?", subtitle)
     return figure
 
 
-def _draw(panel: Axes, seeds: Sequence[Sequence[float]], style: dict[str, Any], name: str, with_seeds: bool) -> None:
-    """One cell: its seeds, their mean, and from two seeds on the interval of the mean."""
+def _draw(
+    panel: Axes, seeds: Sequence[Sequence[float]], style: dict[str, Any], *, with_seeds: bool
+) -> tuple[float, float]:
+    """One cell: its seeds, their mean, and from two seeds on the interval of the mean; returns the mean's end."""
     numbers = np.arange(1, len(seeds[0]) + 1)
     for distances in seeds if with_seeds and len(seeds) > 1 else ():
         panel.plot(numbers, distances, "-", color=style["color"], lw=0.7, alpha=0.5)
@@ -78,7 +78,8 @@ def _draw(panel: Axes, seeds: Sequence[Sequence[float]], style: dict[str, Any], 
         low, high = np.array(bounds, dtype=float).T
         panel.fill_between(numbers, np.maximum(low, 0), high, color=style["color"], alpha=0.13, lw=0)
     means = np.array([interval.mean for interval in intervals], dtype=float)
-    panel.plot(numbers, means, lw=2, ms=5, label=name, **style)
+    panel.plot(numbers, means, lw=2, ms=5, **style)
+    return float(numbers[-1]), float(means[-1])
 
 
 def _styles(cells: Sequence[Cell]) -> list[dict[str, Any]]:

@@ -18,7 +18,6 @@ from ablations.core.formatting import csv_entry, json_text
 from ablations.measurements.dictionary import unit
 from ablations.measurements.measurements import Measurement, Measurements
 from ablations.schema.cell import Cell, Trial
-from ablations.schema.record import Record
 
 
 class Row(NamedTuple):
@@ -39,6 +38,7 @@ class Row(NamedTuple):
     device: str
     commit: str
     dirty: str
+    note: str
 
 
 def rows_of_page(scale: str, page: Measurements) -> list[Row]:
@@ -46,7 +46,7 @@ def rows_of_page(scale: str, page: Measurements) -> list[Row]:
     rows = []
     for cell in page.cells:
         for trial in (cell, *cell.search):
-            rows += [_row(page.grid.name, scale, trial, row, page.get(row.run)) for row in _measured(trial, page)]
+            rows += [_row(page.grid.name, scale, trial, row, page) for row in _measured(trial, page)]
     return rows
 
 
@@ -99,7 +99,8 @@ def comma_separated(scale: str, page: Measurements) -> str:
     return out.getvalue()
 
 
-def _row(grid: str, scale: str, trial: Trial | None, row: Measurement, record: Record | None) -> Row:
+def _row(grid: str, scale: str, trial: Trial | None, row: Measurement, page: Measurements) -> Row:
+    record = page.get(row.run)
     provenance = record.provenance if record else {}
     dirty = provenance.get("dirty")
     knobs = json.dumps(trial.values, sort_keys=True, separators=(",", ":"), ensure_ascii=False) if trial else ""
@@ -119,4 +120,5 @@ def _row(grid: str, scale: str, trial: Trial | None, row: Measurement, record: R
         device=csv_entry(row.device),
         commit=csv_entry(str(provenance.get("commit") or "")),
         dirty="" if dirty is None else str(bool(dirty)),
+        note=csv_entry(page.notes.get(row.run, "")),
     )

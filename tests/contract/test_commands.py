@@ -69,6 +69,7 @@ CALLS = {
     "list": [],
     "logs": [RUN],
     "new": ["depth", "--axis", "model.num_layers=1,2"],
+    "note": [RUN, "for the talk"],
     "params": ["roberta_base"],
     "plan": ["masking_ratio", "--scale", "smoke"],
     "published": ["albert.t4"],

@@ -1,6 +1,7 @@
 """Published intervals come again from `claims.csv` and scipy, aligned effects from the rows of `ablations.frame`."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -94,3 +95,29 @@ def test_aligned_effects_are_computed_again_from_the_curves(page):
         assert np.isclose(means[1] - means[0], claim["aligned"], **CLOSE)
         low, high = stats.t.interval(0.95, claim["aligned df"], claim["aligned"], claim["aligned standard error"])
         assert np.allclose((low, high), (claim["aligned low"], claim["aligned high"]), **CLOSE)
+
+
+NAMED = ("masking_ratio", "sentence_objective", "embedding_size", "parameter_sharing", "model_depth")
+QUOTED = re.compile(r"by (?P<effect>[\d.]+)(?: nats)? \[(?P<low>-?[\d.]+), (?P<high>-?[\d.]+)\]")
+
+
+@pytest.mark.parametrize("grid", NAMED)
+def test_the_title_of_a_figure_quotes_an_effect_of_the_records(grid):
+    folder = RESULTS / grid / "laptop"
+    (alt,) = re.findall(r"^!\[(.*)\]\(knob\.svg\)$", (folder / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    quoted = QUOTED.search(alt)
+    assert quoted, alt
+    places = len(quoted["effect"].partition(".")[2])
+    rows = pd.read_csv(folder / "claims.csv")
+    ways = [
+        tuple(f"{sign * number + 0.0:.{places}f}" for number in ends)
+        for _, row in rows.iterrows()
+        for sign, ends in (
+            (1, (row["effect"], row["adjusted low"], row["adjusted high"])),
+            (-1, (row["effect"], row["adjusted high"], row["adjusted low"])),
+        )
+    ]
+    assert quoted.group("effect", "low", "high") in ways
+    drawn = "".join(re.findall(r"<text[^>]*>([^<]*)</text>", (folder / "knob.svg").read_text(encoding="utf-8")))
+    assert quoted["effect"] in drawn
+    assert quoted["high"] in drawn
