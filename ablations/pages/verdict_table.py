@@ -13,8 +13,9 @@ T = TypeVar("T")
 ABOUT = (
     "Effect: by how much side a is better than side b, as the claim names them, with the interval that decides. It is "
     "widened for the number of claims and looks (Holm) and counts the noise of held-out examples where their scores "
-    "are kept. The intervals under Results, and of differences between cells in the answer, do neither. n: runs of the side that has fewest. Regime: quality or speed, "
-    "as the table of contrasts has it; floor or plateau where neither side is better than counting or a constant."
+    "are kept. The intervals under Results, and of differences between cells in the answer, do neither. n: runs of "
+    "the side that has fewest. Regime: quality or speed, as the table of contrasts has it; floor or plateau where "
+    "neither side is better than counting or a constant."
 )
 _ADVICE = {  # why a claim is open -> what a reader may do
     Reason.UNTESTABLE: "another scale may have the cells",
