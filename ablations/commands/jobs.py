@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ablations.commands.terminal import As, Format, Results, echo, listing, reporting_errors
+from ablations.commands.terminal import As, Format, Results, aside, echo, listing, reporting_errors
 
 if TYPE_CHECKING:
     from ablations.core.store import Records
@@ -33,7 +33,7 @@ def status(grid: Which = "", results_dir: Results = None, form: As = Format.tabl
                 echo(f"no launcher works on {grid or 'this results folder'}")
 
 
-def stop(grid: Which = "", results_dir: Results = None) -> None:
+def stop(grid: Which = "", results_dir: Results = None, form: As = Format.table) -> None:
     """Stops the launchers of a grid, on whatever machine: runs write checkpoints, and `ablations run` resumes them."""
     with reporting_errors():
         from ablations.core.store import Records
@@ -42,9 +42,15 @@ def stop(grid: Which = "", results_dir: Results = None) -> None:
         found = [one for one in launchers.living(Records(results_dir)) if grid in ("", one.grid)]
         for one in found:
             launchers.stop(one)
-            echo(f"{_named(one)} writes checkpoints and ends")
+        with aside(form):
+            for one in found:
+                echo(f"{_named(one)} writes checkpoints and ends")
+            if not found:
+                echo(f"no launcher works on {grid or 'this results folder'}")
+        if form is not Format.table:
+            named = ("grid", "scale", "host", "pid", "since")
+            listing([{name: getattr(one, name) for name in named} for one in found], form, "grid")
         if not found:
-            echo(f"no launcher works on {grid or 'this results folder'}")
             raise typer.Exit(1)
 
 
