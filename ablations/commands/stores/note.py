@@ -9,14 +9,14 @@ from ablations.commands.terminal import USUAL, As, Format, Results, Shown, exist
 
 def command(
     what: Annotated[str, typer.Argument(help="A run id, its first digits, or a grid.")],
-    words: Annotated[list[str], typer.Argument(metavar="[CELL] TEXT", help="Of a grid a cell; the note. '' removes.")],
+    words: Annotated[list[str], typer.Argument(metavar="[CELL] TEXT", help="The cell of a grid, and the note. '' removes.")],
     scale: Shown = USUAL,
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:
-    """Notes a text of a run, or of all runs of a grid's cell; `show` and `frame` have it in a column.
+    """Notes a text of a run, or of all runs of a grid's cell. `show` and `frame` have it in a column.
 
-    It is kept in notes.json beside the records, never in them, and moves no id and no number.
+    It is kept in notes.json next to the records, never in them, and moves no id and no number.
     """
     from ablations.core.disk.notes import note
     from ablations.inspection.trained import recorded
