@@ -9,7 +9,7 @@ from ablations.commands.terminal import USUAL, As, Format, Results, Shown, exist
 
 def command(
     what: Annotated[str, typer.Argument(help="A run id, its first digits, or a grid.")],
-    words: Annotated[list[str], typer.Argument(metavar="[CELL] TEXT", help="The cell of a grid, and the note. '' removes.")],
+    words: Annotated[list[str], typer.Argument(metavar="[CELL] TEXT", help="A grid's cell, and the note. '' removes.")],
     scale: Shown = USUAL,
     results_dir: Results = None,
     form: As = Format.table,
