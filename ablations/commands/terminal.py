@@ -191,7 +191,7 @@ For = Annotated[
     ),
 ]
 Logger = Annotated[
-    str, typer.Option("--logger", help="Live curves: csv, tensorboard, wandb or mlflow. They are no part of a run, and offline.")
+    str, typer.Option("--logger", help="Live curves, offline: csv, tensorboard, wandb or mlflow. No part of a run.")
 ]
 Train = Annotated[bool, typer.Option("--train", help="Train the run again if its weights are missing.")]
 
