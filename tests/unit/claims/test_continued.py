@@ -11,7 +11,7 @@ from ablations.core.moderation import Variance
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.summaries import summarise
 from ablations.measurements.variances import differences
-from ablations.pages import equal_compute, report, tables
+from ablations.pages import equal_compute, tables, verdict_table
 from ablations.schema.cell import Cell
 from ablations.schema.run import Run
 from tests.unit.synthetic import BASE, RATE, make_claim, make_grid, make_record
@@ -183,4 +183,4 @@ def test_the_mark_stands_in_the_row_and_trunks_are_charged_apart():
     assert "(continued pretraining)" in reading.rows[0][1]
     assert numbers.rows[0][numbers.headings.index("continued")] is True
     assert len(numbers.rows[0]) == len(numbers.headings)
-    assert report._verdict_line(found).count("continued pretraining") == 1
+    assert "\n".join(verdict_table.part([found])).count("continued pretraining") == 1

@@ -27,7 +27,7 @@ def test_formats_are_shown_by_the_papers_names():
     for row in found.values():
         assert row["rows a step"] * row["mean length"] == pytest.approx(8 * 64)
     shown = call("--scale", "smoke", "--length", "64")[1]
-    assert "of as many tokens as 8 full rows" in shown
+    assert "tokens of 8 full rows" in shown
     assert "%" in shown
 
 
