@@ -24,7 +24,7 @@ def status(grid: Which = "", results_dir: Results = None, form: As = Format.tabl
 
         records = Records(results_dir)
         working = [one for one in launchers.living(records) if grid in ("", one.grid)]
-        rows = [_row(records, one) for one in attempts.known(records) if grid in ("", one.label.partition(" ")[0])]
+        rows = [_row(records, one) for one in attempts.known(records) if grid in ("", one.grid)]
         listing(rows, form, "run")
         if form is Format.table:
             for one in working:
@@ -63,7 +63,12 @@ def _row(records: "Records", attempt: "Attempt") -> dict[str, Any]:
     from ablations.running.worker import PROGRESS
     from lightning_modules.files import read
 
-    row: dict[str, Any] = {"run": attempt.run_id, "what": attempt.label, "attempt": attempt.number}
+    row: dict[str, Any] = {
+        "run": attempt.run_id,
+        "grid": attempt.grid,
+        "what": attempt.label,
+        "attempt": attempt.number,
+    }
     row |= {"host": attempt.host, "process": attempt.pid, "since": attempt.since}
     if not records.is_locked(attempt.run_id):
         return row | {"state": "dead: the next `ablations run` records it as killed", "step": "", "left": ""}

@@ -27,7 +27,8 @@ class Attempt:
     Attributes:
         run_id: The run.
         number: Its number among the attempts at this run, from 1.
-        label: What a plan calls the run.
+        grid: The grid for which it is made.
+        label: The scale, and what its plan calls the run.
         host: The machine.
         pid: The process.
         since: When it began.
@@ -36,6 +37,7 @@ class Attempt:
 
     run_id: str
     number: int
+    grid: str
     label: str
     host: str
     pid: int
@@ -48,9 +50,10 @@ class Attempt:
         return f"process {self.pid} on {self.host}"
 
 
-def begin(records: Records, run_id: str, number: int, label: str, since: str) -> Attempt:
+def begin(records: Records, run_id: str, number: int, since: str, grid: str = "", label: str = "") -> Attempt:
     """Writes down that this process makes an attempt; it holds the run's lock."""
-    attempt = Attempt(run_id, number, label, socket.gethostname(), os.getpid(), since, provenance.fingerprint())
+    place = socket.gethostname(), os.getpid()
+    attempt = Attempt(run_id, number, grid, label, *place, since, provenance.fingerprint())
     path = _path(records, run_id)
     path.parent.mkdir(parents=True, exist_ok=True)
     write(path, json.dumps(asdict(attempt)).encode())

@@ -26,7 +26,8 @@ class Job:
         code: The launcher's `provenance.fingerprint`, which a node compares with its own; None where both read the
             same files.
         execution: How pretrainings are executed.
-        label: What the plan calls the run.
+        grid: The grid for which it is made.
+        label: The scale, and what its plan calls the run.
     """
 
     run: dict[str, Any]
@@ -36,6 +37,7 @@ class Job:
     environment: dict[str, str] | None = None
     code: str | None = None
     execution: Execution = ALONE
+    grid: str = ""
     label: str = ""
 
     def save(self) -> Path:

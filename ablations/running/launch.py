@@ -177,11 +177,8 @@ class Launch:
         for name in (FILE, worker.PROGRESS, worker.LOG):
             if (folder / name).is_dir():
                 cached.vacate(folder / name)
-        label = self.plan.label(run.id)
-        how: dict[str, Any] = {
-            "execution": self.execution,
-            "label": f"{self.plan.grid.name} {self.plan.scale}: {label}",
-        }
+        how: dict[str, Any] = {"execution": self.execution, "grid": self.plan.grid.name}
+        how |= {"label": f"{self.plan.scale}: {self.plan.label(run.id)}"}
         return Job(run.to_dict(), str(self.records.folder), str(folder), threads, environment, **how)
 
     def emit(self, kind: Any, run: Run, outcome: str = "", progress: dict[str, Any] | None = None) -> None:

@@ -68,7 +68,6 @@ def registered(records: Records, runs: Iterable[str], grid: str = "", scale: str
         yield
     finally:
         over.set()
-        note.with_suffix(_STOP).unlink(missing_ok=True)
         _remove(note, lock)
 
 
@@ -105,12 +104,9 @@ class Launcher:
 def living(records: Records) -> list[Launcher]:
     """The launchers that work on a results folder now, the oldest first."""
     found = []
-    for note in sorted((records.folder / locks.FOLDER / _FOLDER).glob("*.json")):
-        with contextlib.suppress(OSError, ValueError, KeyError):  # it ends just now
-            told = json.loads(read(note, within=records.folder))
-            if _is_held(locks.named(records.folder, f"{_FOLDER}/{note.stem}")):
-                named = {key: told.get(key, "") for key in ("host", "pid", "since", "grid", "scale")}
-                found.append(Launcher(**named, runs=len(told["runs"]), note=note))
+    for note, told in _living(records.folder):
+        named = {key: told.get(key, "") for key in ("host", "pid", "since", "grid", "scale")}
+        found.append(Launcher(**named, runs=len(told["runs"]), note=note))
     return sorted(found, key=lambda launcher: launcher.since)
 
 
@@ -119,23 +115,15 @@ def stop(launcher: Launcher) -> None:
     launcher.note.with_suffix(_STOP).touch()
 
 
-def _is_held(lock: FileLock) -> bool:
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        return True
-    lock.release()
-    return False
-
-
-def _living(results: Path) -> Iterator[dict[str, Any]]:
+def _living(results: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The files of living launchers and what they say; those of dead ones are removed."""
     for note in sorted((results / locks.FOLDER / _FOLDER).glob("*.json")):
         lock = locks.named(results, f"{_FOLDER}/{note.stem}")
         try:
             lock.acquire(timeout=0)
         except Timeout:
             with contextlib.suppress(OSError, ValueError):  # it ends just now
-                yield json.loads(read(note, within=results))
+                yield note, json.loads(read(note, within=results))
         else:
             _remove(note, lock)
 
@@ -143,12 +131,13 @@ def _living(results: Path) -> Iterator[dict[str, Any]]:
 def _remove(note: Path, lock: FileLock) -> None:
     with contextlib.suppress(OSError):
         note.unlink(missing_ok=True)
+        note.with_suffix(_STOP).unlink(missing_ok=True)
         os.unlink(lock.lock_file)
     lock.release()
 
 
-def _refuse_other_code(others: Iterable[dict[str, Any]], wanted: set[str]) -> None:
-    for other in others:
+def _refuse_other_code(others: Iterable[tuple[Path, dict[str, Any]]], wanted: set[str]) -> None:
+    for _, other in others:
         same = wanted.intersection(other["runs"])
         if same and other["code"] != provenance.fingerprint():
             here, there = (code.get("commit") or "no commit" for code in (provenance.code(), other))

@@ -89,7 +89,7 @@ def attempt(
         report = _Reporter(Path(job.work_dir) / PROGRESS, on_progress)
         with as_it_was():
             watch = Watch(Path(job.work_dir), None, report, stop, job.execution, nodes)
-            code = _attempt(run, records, watch, job.label)
+            code = _attempt(run, records, watch, job)
     except OSError as error:
         if not is_full(error):
             raise
@@ -114,7 +114,7 @@ def _count(run: Run, records: Records, folder: Path) -> None:
         note(folder, f"what counting reaches is not kept: {traceback.format_exc().rstrip()}")
 
 
-def _attempt(run: Run, records: Records, watch: Watch, label: str) -> int:
+def _attempt(run: Run, records: Records, watch: Watch, job: Job) -> int:
     earlier = records.get(run.id)
     if earlier is not None and earlier.final:
         return FOUND
@@ -123,7 +123,7 @@ def _attempt(run: Run, records: Records, watch: Watch, label: str) -> int:
     started = provenance.now()
     _ = provenance.code(), provenance.fingerprint()  # of the code that runs, whatever its files hold at the end
     note(folder, f"run {run.id} attempt {attempts} started")
-    attempt_files.begin(records, run.id, attempts, label, started)
+    attempt_files.begin(records, run.id, attempts, started, job.grid, job.label)
     try:
         return _recorded(run, records, watch, attempts, started)
     finally:

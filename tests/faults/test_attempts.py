@@ -51,7 +51,7 @@ def test_a_dead_attempt_is_recorded_as_killed_before_the_next(cached, records, n
     """Nobody heard of its end: neither its process nor its launcher lives."""
     found = planned(cached, records)
     (run,) = found.runs
-    attempts.begin(records, run.id, number, "", "2026-01-01T00:00:00+00:00")
+    attempts.begin(records, run.id, number, "2026-01-01T00:00:00+00:00")
     assert "dead" in ablations("status", records=records).output
     put, kept = Records.put, []
 
