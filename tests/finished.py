@@ -9,7 +9,7 @@ import numpy as np
 from ablations.core.store import Records
 from ablations.pages.publishing import republish
 from ablations.planning import grids
-from ablations.planning.plan import Request, plan
+from ablations.planning.plan import Plan, Request, plan
 from ablations.schema.run import Run
 from lightning_modules.tasks import TASKS
 from lightning_modules.zero_shot.table import ZERO_SHOT
@@ -25,8 +25,8 @@ def records(folder: Path, *names: str, scale: str = "laptop", **request: Unpack[
     """
     kept, draws = Records(folder), np.random.default_rng(0)
     for grid in map(grids.read, names):
-        for cell in plan(grid, scale, **request).cells:
-            _put(kept, (run for trial in cell.search for run in trial.work), draws)
+        while trials := _open_trials(plan(grid, scale, records=kept, **request), kept):  # a search may go on
+            _put(kept, trials, draws)
         for cell in plan(grid, scale, records=kept, **request).cells:
             _put(kept, cell.work, draws)
     return kept
@@ -37,6 +37,11 @@ def results(folder: Path, *names: str, scale: str = "laptop") -> Path:
     records(folder, *names, scale=scale)
     republish(folder)
     return folder
+
+
+def _open_trials(planned: Plan, kept: Records) -> list[Run]:
+    trials = (run for cell in planned.cells for trial in cell.search for run in trial.work)
+    return [run for run in trials if kept.get(run.id) is None]
 
 
 def _put(kept: Records, runs: Iterable[Run], draws: np.random.Generator) -> None:

@@ -210,7 +210,7 @@ def test_the_notebook_for_any_grid_shows_what_was_searched_and_set(tmp_path, com
     search = "search: {axes: {optimizer.peak_lr: [1.0e-3, 3.0e-3]}, metric: heldout.loss}\nabout: Hide *more*.\n"
     file, results, shown = tiny.grid(tmp_path, seeds=1, extra=search), tmp_path / "results", []
 
-    def execute(source, parameters, output):
+    def execute(source, parameters, output, runs):
         before = _files(results / "records")
         shown.extend(cells.execute(source, parameters))
         assert _files(results / "records") == before
@@ -269,18 +269,16 @@ def test_a_grid_without_a_comparison_gets_no_page(tmp_path):
 def test_what_is_committed_is_what_the_records_say(tmp_path):
     """The project's own results, rebuilt elsewhere from a copy of records and bars, are equal to those committed."""
     here = project() / "results"
-    for measured in ("records", "bars"):
-        if (here / measured).exists():  # none where every result is to be made again
-            shutil.copytree(here / measured, tmp_path / measured)
     for given in (*here.glob("*/*/request.json"), *here.glob("*/*/inference.json")):
         target = tmp_path / given.relative_to(here)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(given, target)
     listed = subprocess.run(["git", "ls-files", "results"], cwd=project(), capture_output=True, text=True, check=False)
     pages = {name.removeprefix("results/") for name in listed.stdout.split()}
-    for notebook in (name for name in pages if name.endswith("notebook.ipynb")):  # the page links to it
-        (tmp_path / notebook).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(here / notebook, tmp_path / notebook)
+    for name in pages:  # not what was run here since; a page links to its notebook
+        if name.startswith(("records/", "bars/")) or name.endswith("notebook.ipynb"):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(here / name, tmp_path / name)
     republish(tmp_path)
     for name in pages - {"README.md"}:
         if not name.startswith(("records/", "weights/", "environments/", "essays/", "statistics/", "bars/")):

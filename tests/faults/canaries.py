@@ -57,6 +57,9 @@ COMMANDS = {  # command -> its calls
     "compare": [["compare", "GRID", "--scale", "smoke", "--equal", "tokens"]],
     "sync": [["sync", "OTHER"], ["sync", "UNWRITABLE/store"], ["sync", "UNWRITABLE", "--pull-only"]],
     "keep": [["keep", "RUN"]],
+    "note": [["note", "RUN", "for the talk"]],
+    "status": [["status"]],
+    "stop": [["stop"]],
     "bars": [
         ["bars"],
         ["bars", "GRID", "--scale", "smoke"],
