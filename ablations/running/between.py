@@ -22,8 +22,7 @@ _SWITCHES = (
 def as_it_was() -> Iterator[None]:
     """Gives back what a run may change in its process: environment, folder, filters of warnings, what torch keeps.
 
-    Memory of the run that nothing refers to is freed, that of a device as well. Handlers of signals are Lightning's to
-    give back.
+    Handlers of signals are Lightning's to give back.
     """
     import torch
 
@@ -39,9 +38,15 @@ def as_it_was() -> Iterator[None]:
             os.chdir(folder)
             for value, change in switches:
                 getattr(torch, change)(value)
-            gc.collect()
-            if torch.cuda.is_initialized():
-                torch.cuda.empty_cache()
+
+
+def free() -> None:
+    """Frees the memory of a run to which nothing refers but the run's own objects, that of a device as well."""
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
 
 
 def resident() -> int:

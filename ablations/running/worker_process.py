@@ -4,6 +4,7 @@ Before that it imports only the standard library: other imports may take seconds
 may die meanwhile.
 """
 
+import gc
 import signal
 import sys
 import threading
@@ -37,14 +38,16 @@ def main(jobs: Connection, nodes: str = "") -> None:
     follow_parent()
     try:
         from ablations.running import worker
-        from ablations.running.between import resident
+        from ablations.running.between import free, resident
     except ImportError as error:
         jobs.send((UNFIT, f"{type(error).__name__}: {error}", False))
         return
 
+    gc.freeze()  # what is imported is never freed: a search for free memory looks at the run's objects alone
     goes_on, most = True, 0
     while goes_on and (path := _received(jobs, stop)) is not None:
         code, is_sound = worker.work(path, stop.is_set, Path(nodes) if nodes else None)
+        free()
         most = most or resident() + _GROWTH
         goes_on = is_sound and not stop.is_set() and resident() <= most
         jobs.send((code, "", goes_on))
