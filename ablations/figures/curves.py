@@ -258,7 +258,7 @@ def name_ends(axes: Axes, ends: Sequence[tuple[float, float, Any, str]], heading
     for (x, y, colour, name), height in zip(order, heights, strict=True):
         leader = {"arrowstyle": "-", "color": colour, "lw": 0.8, "shrinkA": 1, "shrinkB": 1, "relpos": (0.0, 0.5)}
         axes.annotate(
-            shown(name, 36),
+            shown(name, 40),
             (x, y),
             xytext=(1.035, height),
             color=legible(colour),

@@ -43,6 +43,9 @@ def layers(measured: Measurements, subtitle: str = "") -> Drawing | None:
     depths = {cell.system.model.num_layers for cell, _ in drawn}
     if not drawn or (len(depths) == 1 and max(depths) < _COURSE):
         return None
+    answer = _answer(
+        [[list(values) for values in zip(*(seed["angle"] for seed in seeds), strict=True)] for _, seeds in drawn]
+    )
     left_out = max(0, len(drawn) - _MOST)
     kept = {round(place) for place in np.linspace(0, len(drawn) - 1, _MOST)} if left_out else range(len(drawn))
     drawn = [drawn[place] for place in sorted(kept)]
@@ -61,8 +64,24 @@ def layers(measured: Measurements, subtitle: str = "") -> Drawing | None:
             panel.xaxis.set_major_locator(MaxNLocator(integer=True))
             if place == len(_PANELS):
                 name_ends(panel, ends, f"{left_out} more cells not drawn" if left_out else "")
-        titles(figure, "How far does each layer move its input?", subtitle)
+        titles(figure, "How far does each layer move its input?", subtitle, answer)
     return figure
+
+
+def _answer(angles: Sequence[Sequence[Sequence[float]]]) -> str:
+    """The range over cells of mean angles of the first layer, and over cells and layers of the later ones.
+
+    Args:
+        angles: For each cell and layer the angles of the seeds, degrees.
+    """
+    means = [[float(np.mean(seeds)) for seeds in layers] for layers in angles]
+    first, later = [layers[0] for layers in means], [mean for layers in means for mean in layers[1:]]
+    return f"The first layer turns its input by {_range(first)} degrees, later ones by {_range(later)}"
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = f"{min(values):.0f}", f"{max(values):.0f}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _draw(

@@ -9,7 +9,7 @@ from tests.unit.synthetic import RATE, losses, make_cell, make_grid, make_object
 
 
 def named(figure):
-    """The names beside the lines."""
+    """The names next to the lines."""
     return [" ".join(text.get_text().split()) for axes in figure.axes for text in axes.texts]
 
 
@@ -61,3 +61,15 @@ def test_of_many_cells_six_are_drawn_as_means_and_the_others_are_counted():
     assert len(named(many)) == 7
     assert "6 more cells not drawn" in named(many)
     assert {"masking rate 5 %", "masking rate 60 %"} <= set(named(many)), "the first and the last"
+
+
+def test_the_title_gives_the_range_of_means_over_seeds():
+    grid, cells, records = make_objectives()
+    of_seeds = {run.id: place for cell in cells for place, run in enumerate(cell.runs)}
+    turning = {
+        id: record.but(layers={"distance": [1.0, 1.0], "angle": [40.0 + of_seeds[id] - 2, 7.0]})
+        for id, record in records.items()
+        if id in of_seeds
+    }
+    title = grid_figures.layers(Measurements(grid, cells, turning)).get_suptitle()
+    assert [int(number) for number in title.split() if number.isdigit()] == [40, 7]  # five seeds from 38 to 42
