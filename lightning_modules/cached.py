@@ -20,7 +20,7 @@ import re
 import shutil
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, TypeVar
 
@@ -31,12 +31,14 @@ from lightning_modules.files import is_full, lock, open_plain, read, read_text, 
 from lightning_modules.places import cache
 
 T = TypeVar("T")
+_noted: list[set[Path]] = []  # what `noting` collects, the outermost first
 _LARGEST_DIGEST = 1 << 14  # bytes of a digest with its comment
 _PLACE = "# of "  # begins the line with the place of a file
 RUNS, RESULTS = "runs", "results.txt"  # the part for work folders of runs, and the note of their results folder
 PARTS = (  # folders of the cache; whoever makes another one adds its name
     "checked", "curves", "features", "fingerprints", "footprints", "pieces", "probe-controls", "probes", RUNS, "shown",
-    "stores", "stretches", "task-baselines", "tasks", "tokenizers", "validation-parts", "word-vectors", "zero-shot",
+    "sources", "stores", "stretches", "task-baselines", "tasks", "tokenizers", "validation-parts", "word-vectors",
+    "zero-shot",
 )  # fmt: skip
 _NAMED = r"\.?([\w-]+-)?([0-9a-f]{24}|[0-9a-f]{16})(\..+)?"  # what lies in a part: its name has a digest
 _WORK = rf"[0-9a-f]{{8}}(/([0-9a-f]{{16}}|\.?{re.escape(RESULTS)}(\..+)?))?"  # what lies in the part for runs
@@ -164,6 +166,24 @@ def is_sound(path: Path, within: Path | None = None) -> bool:
         return False
 
 
+@contextlib.contextmanager
+def noting() -> Iterator[set[Path]]:
+    """Collects the files whose digest this process compares meanwhile: all that it reads from the cache, and others."""
+    noted: set[Path] = set()
+    _noted.append(noted)
+    try:
+        yield noted
+    finally:
+        _noted.pop()
+
+
+def with_digests(paths: Iterable[Path]) -> list[Path]:
+    """Files of the cache with what says that they are sound: their digests, or the ``meta.json`` of a token store."""
+    inside = {path for path in paths if path.is_relative_to(cache()) and path.is_file()}
+    said = {proof for path in inside for proof in (_beside(path), path.with_name("meta.json")) if proof.is_file()}
+    return sorted(inside | said)
+
+
 def place(path: Path, within: Path | None = None) -> str:
     """The place of a file or folder by name, which holds the key of what is there.
 
@@ -192,6 +212,8 @@ def digest(path: Path, within: Path | None = None) -> str:
         OSError: If it cannot be read or is no plain file.
     """
     state = path.stat()
+    for noted in _noted:
+        noted.add(path)
     return _digest(path, within, state.st_dev, state.st_ino, *version(path))
 
 

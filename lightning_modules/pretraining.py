@@ -15,13 +15,14 @@ from lightning_modules.data import fingerprints_of
 from lightning_modules.data.baselines.bigram import prefix
 from lightning_modules.data.loader import QUESTIONS, PretrainingData
 from lightning_modules.data.order.heldout import HeldOutStream
+from lightning_modules.data.order.token_bytes import token_bytes
 from lightning_modules.draws import of_rank
 from lightning_modules.evaluation import MOST_SEQUENCES
 from lightning_modules.measures import heldout_text, per_byte
 from lightning_modules.measures.by_sequence import BySequence, losses_by_sequence
 from lightning_modules.measures.final_metrics import layer_similarity, measures, pair_measures
 from lightning_modules.measures.joint import joint_losses
-from lightning_modules.probing.measure import probe
+from lightning_modules.probing.measure import probe, questions, words_control
 from lightning_modules.speed import denormals_as_zero
 from lightning_modules.system import System
 from lightning_modules.tasks.scores.kept import pack
@@ -105,6 +106,29 @@ def fit(
     _finish(fitted, module, data, system, seed, stop)
     keep_weights(module, folder, system.training.kept_as)
     return fitted
+
+
+def prepare(system: System, seed: int) -> None:
+    """Makes all that `fit` reads from the cache, so that it needs no text: what is trained on, measured and counted.
+
+    Raises:
+        ConfigError: When a text is missing.
+    """
+    data, evaluation, targets = system.data_module(seed), system.evaluation, system.heldout_objective.targets
+    data.prepare_data()
+    data.setup("fit")
+    _ = data.baselines(targets), data.baselines(targets, data.some_heldout(evaluation.sequences_at_end))
+    if evaluation.words:
+        token_bytes(data.data, "heldout", data.heldout.sequences.store)
+        data.baselines(("mlm",), data.whole_words(evaluation.words).examples)
+    if evaluation.pairs:
+        data.pair_baselines(evaluation.pairs)
+        for negatives in QUESTIONS.values():
+            data.heldout_pairs(negatives, evaluation.pairs)
+    if evaluation.neighbours:
+        data.some_heldout(evaluation.neighbours)
+    for question in questions(system):
+        words_control(question)
 
 
 def _begin(module: Pretrain, system: System, start: Path | None, execution: Execution) -> None:

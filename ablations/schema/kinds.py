@@ -94,6 +94,7 @@ class Kind:
         make: Makes a run.
         proof: Metrics of a run; the first that a record has must come out again where the run is made a second time.
         work: The expected work of a run.
+        prepare: Makes all that the making of a run reads from the cache, so that it needs neither texts nor data sets.
         fingerprint: The fingerprint of the data of a task, and of how it is asked under a kind of tokenizer; opens no
             data that are pinned.
         check: Opens the data of a task and compares them with their pins.
@@ -106,6 +107,7 @@ class Kind:
     make: Callable[[Made, Watch], "Fitted"]
     proof: Callable[[Made], tuple[str, ...]]
     work: Callable[[Made], Work]
+    prepare: Callable[[Made], None]
     fingerprint: Callable[[str, str], str] = lambda task, kind: ""
     check: Callable[[str], None] = lambda task: None
     settled: Callable[[Made], dict[str, Any]] = lambda run: {}
@@ -140,6 +142,26 @@ def _measured(run: Made, watch: Watch) -> "Fitted":
     assert run.measuring is not None
     assert watch.start is not None
     return measured(run.system, run.task, run.measuring, watch.start, on_progress=watch.on_progress, stop=watch.stop)
+
+
+def _prepare_pretraining(run: Made) -> None:
+    from lightning_modules.pretraining import prepare
+
+    prepare(run.system, run.seed)
+
+
+def _prepare_finetuning(run: Made) -> None:
+    from lightning_modules.finetuning.run import FinetuningRun
+
+    assert run.finetuning is not None
+    FinetuningRun(run.system, run.task, run.finetuning, run.seed, None).prepare()
+
+
+def _prepare_measuring(run: Made) -> None:
+    from lightning_modules.zero_shot.measure import prepare
+
+    assert run.measuring is not None
+    prepare(run.system, run.task, run.measuring)
 
 
 def _heldout(run: Made) -> tuple[str, ...]:
@@ -189,7 +211,7 @@ def _settled_measurement(run: Made) -> dict[str, Measurement]:
 
 _PRETRAINING = ("data", "pretrain", "evaluate")
 KINDS: dict[KindName, Kind] = {
-    "pretrain": Kind("pretraining", "", _PRETRAINING, _pretrained, _heldout, _pretraining_work),
+    "pretrain": Kind("pretraining", "", _PRETRAINING, _pretrained, _heldout, _pretraining_work, _prepare_pretraining),
     "finetune": Kind(
         "fine-tuning",
         "finetuning",
@@ -197,6 +219,7 @@ KINDS: dict[KindName, Kind] = {
         _finetuned,
         lambda run: (f"{run.task}.dev_loss",),
         _finetuning_work,
+        _prepare_finetuning,
         lambda task, kind: task_fingerprint(task),
         _check_task,
         _settled_finetuning,
@@ -208,6 +231,7 @@ KINDS: dict[KindName, Kind] = {
         _measured,
         lambda run: (f"{run.task}.{zero_shot_named(run.task).main}",),
         _measuring_work,
+        _prepare_measuring,
         lambda task, kind: zero_shot_named(task).fingerprint_under(kind),
         lambda task: zero_shot_named(task).check(),
         _settled_measurement,

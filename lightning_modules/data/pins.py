@@ -90,12 +90,39 @@ def expected(name: str) -> dict[str, Part]:
     pins = pinned()
     if name in pins:
         return pins[name]
-    path = _place(name)
+    try:
+        path = _place(name)
+    except ConfigError:  # no file matches
+        if not cached.is_sound(_by_name(name)):
+            raise
+        path = _by_name(name)
 
     def measure(file: BinaryIO) -> None:
-        cached.put_json(file, {split: asdict(part) for split, part in measured(name).items()})
+        cached.put_json(file, _as_json(measured(name)))
 
     return _parts({name: cached.kept(path, measure, cached.get_json)})[name]
+
+
+def _as_json(parts: dict[str, Part]) -> dict[str, dict[str, Any]]:
+    return {split: asdict(part) for split, part in parts.items()}
+
+
+def keep_by_name(name: str) -> None:
+    """Keeps the fingerprints of a corpus of the user's own for machines that lack its files: there the name is enough.
+
+    Raises:
+        ConfigError: When the text is missing.
+    """
+    if name in pinned():
+        return
+    parts = expected(name)
+    with cached.locked(_by_name(name)):
+        cached.write(_by_name(name), lambda file: cached.put_json(file, _as_json(parts)))
+    cached.digest(_by_name(name))  # for `cached.noting`
+
+
+def _by_name(name: str) -> Path:
+    return cache() / "fingerprints" / f"by-name-{identity(name)[:24]}.json"
 
 
 def is_known(name: str) -> bool:
@@ -104,7 +131,14 @@ def is_known(name: str) -> bool:
     Raises:
         ConfigError: For a corpus of the user's own that is missing.
     """
-    return name in pinned() or cached.is_sound(_place(name))
+    if name in pinned():
+        return True
+    try:
+        return cached.is_sound(_place(name))
+    except ConfigError:
+        if cached.is_sound(_by_name(name)):
+            return True
+        raise
 
 
 def _place(name: str) -> Path:

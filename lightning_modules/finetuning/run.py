@@ -13,7 +13,7 @@ from lightning_modules import cached
 from lightning_modules.backbones import BackboneModule
 from lightning_modules.backbones.new_symbols import ExtendedTable
 from lightning_modules.config import ConfigError, flat, identity
-from lightning_modules.data import fingerprints_of, open_store
+from lightning_modules.data import Data, fingerprints_of, open_store
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.data.word_vectors import Vectors, word_vectors
 from lightning_modules.files import write_atomically
@@ -23,7 +23,7 @@ from lightning_modules.layers.bilstm import BiLSTMOnTop
 from lightning_modules.objectives import Objectives
 from lightning_modules.speed import denormals_as_zero
 from lightning_modules.system import System
-from lightning_modules.tasks import FineTuning, fingerprint, fitting, task_named
+from lightning_modules.tasks import FineTuning, Task, fingerprint, fitting, task_named
 from lightning_modules.tasks.loader import Batches, TaskData
 from lightning_modules.tasks.measured_baselines import references
 from lightning_modules.tasks.reading.layout import LAYOUTS
@@ -66,10 +66,27 @@ class FinetuningRun:
     @cached_property
     def data(self) -> TaskData:
         """The Lightning data module."""
-        common = (self.system.data, task_named(self.task), self.settings, self.seed, self.encoder)
         if self.settings.features is None:
-            return TaskData(*common, language_model=self.settings.language_model(self.system))
-        return FeatureData(*common, frozen=self._frozen)
+            return TaskData(*self._of_data, language_model=self.settings.language_model(self.system))
+        return FeatureData(*self._of_data, frozen=self._frozen)
+
+    @property
+    def _of_data(self) -> tuple[Data, Task, FineTuning, int, Encoder | None]:
+        return self.system.data, task_named(self.task), self.settings, self.seed, self.encoder
+
+    def prepare(self) -> None:
+        """Makes all that `finetune` reads from the cache but what follows from weights, which need not exist yet.
+
+        Raises:
+            ConfigError: When the data of the task or a text are missing.
+        """
+        TaskData(*self._of_data).setup("fit")
+        _ = self.word_vectors, self.simple_methods
+
+    @property
+    def simple_methods(self) -> dict[str, float]:
+        """The scores of methods without a network."""
+        return references(self.task, self.settings.validation_share, self.settings.train_examples, self.seed)
 
     def _frozen(self) -> FrozenFeatures:
         backbone, _ = self.networks()
@@ -294,8 +311,7 @@ def finetune(
     keep_weights(module, folder)
     _keep_predictions(scored, folder)
     metrics[f"{run.task}.all_equal"] = scored.all_equal
-    simple = references(run.task, run.settings.validation_share, run.settings.train_examples, run.seed)
-    return Fitted(metrics=metrics | simple, curve=curve, cost=cost, examples=scored.kept)
+    return Fitted(metrics=metrics | run.simple_methods, curve=curve, cost=cost, examples=scored.kept)
 
 
 def _keep_predictions(scored: Scored, folder: Path) -> None:

@@ -9,7 +9,7 @@ and the majority class.
 import functools
 import hashlib
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -102,9 +102,9 @@ def probe(
     result = Probed()
     encoder = Encoder(tokenizer_file(system.data), system.data.tokenizer.kind)
     initial = functools.cache(lambda: system.build(seed).backbone.to(device))
-    for asked, parts in with_examples(system.evaluation.probes, system.data):
+    for question in questions(system):
         between()
-        question, name = Question(asked, parts), asked.name
+        name = question.probe.name
         rows = Rows.of(question.parts, encoder, min(MOST_POSITIONS, system.format.sequence_length))
         answers = read(question, rows, backbone, device)
         key = [system.model.essence(), system.data.tokenizer.vocab_size, seed, NUMERICS, device.type, rows.digest()]
@@ -113,12 +113,27 @@ def probe(
             f"probes.{name}_random": _control(
                 question, "random", key, lambda q=question, r=rows: read(q, r, initial(), device)
             ),
-            f"probes.{name}_words": _control(question, "words", [], lambda q=question: _of_words(q)),
+            f"probes.{name}_words": words_control(question),
             f"probes.{name}_majority": question.score(_constant(question)),
         }
         if question.probe.shape.labels:
             result.examples[f"probes.{name}"] = pack(answers == question.parts.test.labels)
     return result
+
+
+def questions(system: System) -> Iterator[Question]:
+    """The probes of a system's evaluation that its text gives examples for.
+
+    Raises:
+        ConfigError: When data are missing.
+    """
+    for asked, parts in with_examples(system.evaluation.probes, system.data):
+        yield Question(asked, parts)
+
+
+def words_control(question: Question) -> float:
+    """The score of the words of the texts without their order, from the cache or measured now."""
+    return _control(question, "words", [], lambda: _of_words(question))
 
 
 def read(question: Question, rows: Rows, backbone: nn.Module, device: torch.device) -> np.ndarray:

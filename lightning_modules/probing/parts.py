@@ -11,6 +11,8 @@ from lightning_modules.config import ConfigError, identity
 from lightning_modules.places import cache
 from lightning_modules.tasks.shapes.texts import TextExamples
 
+_TOO_FEW = "too few"  # the key of the problems in the file of a probe without examples
+
 
 class TooFewExamples(ConfigError):
     """The held-out text is too small for a probe that is made from it."""
@@ -39,18 +41,29 @@ def kept(name: str, key: object, make: Callable[[], Parts]) -> Parts:
         name: The probe.
         key: What the examples follow from, ready for JSON.
         make: Makes them.
+
+    Raises:
+        TooFewExamples: When the text gives too few, now or when the file was made.
     """
     path = cache() / "probes" / f"{name}-{identity(key)[:24]}.json"
-    return cached.kept(path, lambda file: _put(file, make()), _get)
+    return cached.kept(path, lambda file: _put(file, make), _get)
 
 
-def _put(file: BinaryIO, parts: Parts) -> None:
+def _put(file: BinaryIO, make: Callable[[], Parts]) -> None:
+    try:
+        parts = make()
+    except TooFewExamples as too_few:
+        cached.put_json(file, {_TOO_FEW: [str(problem) for problem in too_few.problems]})
+        return
     words = [None if places is None else places.tolist() for places in (parts.train_words, parts.test_words)]
     examples = [[part.first, part.second, part.labels.tolist()] for part in (parts.train, parts.test)]
     cached.put_json(file, [examples, words])
 
 
 def _get(path: Path) -> Parts:
-    examples, words = cached.get_json(path)
+    found = cached.get_json(path)
+    if isinstance(found, dict):
+        raise TooFewExamples(found[_TOO_FEW])
+    examples, words = found
     train, test = (TextExamples(first, second, np.array(labels)) for first, second, labels in examples)
     return Parts(train, test, *(None if places is None else np.array(places) for places in words))

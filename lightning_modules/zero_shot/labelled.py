@@ -14,6 +14,7 @@ import numpy as np
 
 from lightning_modules.config import identity
 from lightning_modules.data.baselines.two_way import Answers
+from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.system import System
 from lightning_modules.tasks import fingerprint, task_named
 from lightning_modules.tasks import pins as task_pins
@@ -49,6 +50,10 @@ class OfTask(ZeroShot):
     splits: tuple[Split, ...] = ("dev",)
     own_split: str = ""
     licence: str = ""
+
+    @property
+    def origin(self) -> Origin | None:
+        return task_named(self.task).origin
 
     def fingerprint(self) -> str:
         return identity([_RECIPE, fingerprint(self.task), *self.splits])

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from lightning_modules.config import identity
+from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.generation.language_model import LanguageModelOf
 from lightning_modules.generation.scoring import continuations, hits, split
 from lightning_modules.system import System
@@ -53,6 +54,10 @@ class LastWord(ZeroShot):
         "frequent": "most frequent content word of the passage",
     }
     recipes: ClassVar[dict[str, int]] = {"byte_bpe": 2, "unigram": 2}  # which may cut a space or a letter off a word
+
+    @property
+    def origin(self) -> Origin:
+        return self.texts.origin
 
     def fingerprint(self) -> str:
         return identity([_RECIPE, self.texts.pin().sha256])

@@ -25,15 +25,16 @@ WEIGHT, DOCUMENT = "weight", "document"  # keys of a record's examples beside it
 _MOST_WHOLE = (1 << 16) - 1  # the largest number that is packed
 
 
-def opened(system: System, weights: Path) -> LanguageModelOf:
-    """The language model of a finished pretraining, on the GPU if there is one.
+def opened(system: System, weights: Path | None) -> LanguageModelOf:
+    """The language model of a finished pretraining, on the GPU if there is one; without weights an untrained one.
 
     Raises:
         ConfigError: For a model that predicts no next token; for weights that are damaged or of another model.
     """
     check_predicts_next(system, system.name or "the model")
     module = system.build(0)
-    load_into(module, weights)
+    if weights is not None:
+        load_into(module, weights)
     encoder = Encoder(tokenizer_file(system.data), system.data.tokenizer.kind)
     return of_training(module.to("cuda" if torch.cuda.is_available() else "cpu"), system, encoder)
 
@@ -79,6 +80,15 @@ def measured(
     }
     metrics = {f"{task}.{name}": value for name, value in found.metrics.items()}
     return Fitted(metrics=metrics, examples=kept(found, task), cost=cost)
+
+
+def prepare(system: System, task: str, settings: Measurement) -> None:
+    """Makes all that `measured` reads from the cache, by asking an untrained model.
+
+    Raises:
+        ConfigError: When data are missing, or the model predicts no next token.
+    """
+    asked(opened(system, None), task, settings, system.data, system)
 
 
 def asked(

@@ -15,6 +15,7 @@ import numpy as np
 
 from lightning_modules.config import identity
 from lightning_modules.data import Data
+from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.system import System
 from lightning_modules.zero_shot import stretches
 from lightning_modules.zero_shot.detokenise import natural
@@ -109,6 +110,10 @@ class WikiText(RunningText):
     source: str
     articles: Source
     licence: str = ""
+
+    @property
+    def origin(self) -> Origin:
+        return self.articles.origin
 
     def fingerprint(self) -> str:
         return identity([_RECIPE, self.articles.pin().sha256])

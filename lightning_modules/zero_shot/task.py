@@ -11,6 +11,7 @@ import numpy as np
 from lightning_modules.config import Problem, identity
 from lightning_modules.data import Data, open_store
 from lightning_modules.data.baselines.bigram import Bigrams, count
+from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.generation.scoring import LanguageModelOf, Windows, log_probabilities
 from lightning_modules.system import System
 from lightning_modules.zero_shot.settings import Measurement
@@ -155,6 +156,11 @@ class ZeroShot(ABC):
     @abstractmethod
     def at_hand(self) -> bool:
         """Whether its fingerprint is available: its data are pinned, or their files exist."""
+
+    @property
+    def origin(self) -> Origin | None:
+        """Where its data come from; None where it has no files."""
+        return None
 
     @abstractmethod
     def positions(self, system: System, settings: Measurement) -> float:

@@ -1,16 +1,22 @@
 """Where data come from, by one rule for every reader: files below ``ABLATIONS_DATA``, or else the Hugging Face hub.
 
+Files that `copy` has put into the cache serve where ``ABLATIONS_DATA`` lacks them: a machine without data sets needs
+no more than such a cache.
+
 >>> origin = Origin("The data set CoLA", {"dev": ("glue/CoLA/dev.tsv",)}, Hub("nyu-mll/glue", "cola"))
 >>> paths = origin.find("dev")  # [] if they do not exist: then origin.from_hub("dev")  # doctest: +SKIP
 """
 
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lightning_modules.config import ConfigError
-from lightning_modules.places import data_home, note_elsewhere, unusable_data_home
+from lightning_modules import cached
+from lightning_modules.config import ConfigError, identity
+from lightning_modules.files import open_plain
+from lightning_modules.places import cache, data_home, note_elsewhere, unusable_data_home
 
 
 @dataclass(frozen=True)
@@ -66,9 +72,22 @@ class Origin:
 
     def find(self, part: str) -> list[Path]:
         """The files of a part in order; empty unless all of them exist."""
-        home = data_home()
-        paths = [_first(home, name) for name in self.files[part]] if home else [None]
+        paths = [found(name) for name in self.files[part]]
         return [path for path in paths if path] if None not in paths else []
+
+    def copy(self) -> list[Path]:
+        """Copies the files of all parts into the cache, those that exist; returns the copies.
+
+        Raises:
+            CacheError: If the cache cannot be written.
+        """
+        home, copies = data_home(), []
+        for name in self.every_file:
+            if home and (path := _first(home, name)):
+                _copy(path, _copied(name) / path.relative_to(home))
+            if copy := _first(_copied(name), name):
+                copies += _files(copy)
+        return copies
 
     def needed(self, part: str) -> list[Path]:
         """The files of a part without a copy on the hub.
@@ -136,6 +155,39 @@ class Origin:
     def every_file(self) -> tuple[str, ...]:
         """The names of the files of all parts, each once."""
         return tuple(dict.fromkeys(name for names in self.files.values() for name in names))
+
+
+def found(name: str) -> Path | None:
+    """The file of a name or pattern relative to ``ABLATIONS_DATA``, or its copy in the cache; None if there is none."""
+    home = data_home()
+    if home and (path := _first(home, name)):
+        return path
+    path = _first(_copied(name), name)
+    return path if path and _is_sound(path) else None
+
+
+def _copied(name: str) -> Path:
+    """The folder in the cache with the copy of a file, which has the file's own path there."""
+    return cache() / "sources" / identity(name)[:24]
+
+
+def _copy(source: Path, target: Path) -> None:
+    for path in _files(source):
+        place = target / path.relative_to(source)
+        if not (cached.is_sound(place) and cached.digest(place) == cached.digest(path)):
+            with cached.locked(place), open_plain(path) as file:
+                cached.write(place, lambda copy: shutil.copyfileobj(file, copy))
+
+
+def _is_sound(path: Path) -> bool:
+    """Whether a copy, or everything in a copied folder, is as it was written."""
+    return all(map(cached.is_sound, _files(path)))
+
+
+def _files(path: Path) -> list[Path]:
+    """A file, or all files below a folder without those that the cache adds."""
+    below = sorted(path.rglob("*")) if path.is_dir() else [path]
+    return [file for file in below if file.is_file() and file.suffix not in (".sha256", ".lock")]
 
 
 def _first(home: Path, name: str) -> Path | None:

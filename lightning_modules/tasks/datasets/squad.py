@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from lightning_modules.config import ConfigError
-from lightning_modules.data.corpora.sources import Hub, Origin
+from lightning_modules.data.corpora.sources import Hub, Origin, found
 from lightning_modules.files import read_text
-from lightning_modules.places import data_home
 from lightning_modules.tasks.readers.own_split import nearest
 from lightning_modules.tasks.reading.lines import MOST_NAMED, refused
 from lightning_modules.tasks.reading.passages import Question
@@ -68,10 +67,10 @@ class Squad:
     @property
     def origin(self) -> Origin:
         """Where the files come from: those that exist, or else the first of their names."""
-        home, files = data_home(), {}
+        files = {}
         for split, names in (("train", self.train), ("dev", self.dev)):
             paths = [f"{_HOME}/{name.format(split=split, version=self.version)}" for name in names]
-            files[split] = (next((path for path in paths if home and (home / path).exists()), paths[0]),)
+            files[split] = (next((path for path in paths if found(path)), paths[0]),)
         return Origin(f"SQuAD {self.version}", files, Hub(self.hub) if self.hub else None, self.otherwise)
 
     def _from_hub(self, split: Split) -> Iterator[Question]:
