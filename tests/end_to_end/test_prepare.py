@@ -1,0 +1,117 @@
+"""What `prepare` makes is all that runs read: with it alone, without texts and network, they make the same records."""
+
+import shutil
+import socket
+
+import numpy as np
+import pytest
+
+from ablations.core.store import Records
+from ablations.planning import grids
+from ablations.planning.plan import plan
+from ablations.running.execute import execute
+from ablations.running.prepare import prepared
+from lightning_modules.data.corpora.registry import Corpus
+from lightning_modules.data.corpora.sources import Origin
+from lightning_modules.probing.made import probe
+from tests import tiny
+from tests.faults.support import contents
+
+LM = """\
+objectives.mlm: null
+  objectives.lm.direction: left_to_right
+  model.direction: left_to_right
+  format.kind: full_sentences
+  format.break_mode: none
+  """
+_WORDS = ["the", "and", "river", "garden", "winter", "letter", "window", "stone", "slowly", "quiet", "Anna", "Bruno"]
+CASES = {
+    "measured in every way": (
+        "evaluation.pairs: 8\n  evaluation.words: 4\n  evaluation.neighbours: 4\n"
+        "  evaluation.probes: [word_order, distance]\n  ",
+        "",
+    ),
+    "search": ("", "search:\n  axes: {optimizer.peak_lr: [1.0e-3, 3.0e-3]}\n  metric: heldout.loss\n"),
+    "fine-tuning": ("", "tasks: [bigram_shift]\n"),
+    "from a trunk": ("training.start: {objectives.mlm.masking.rate: 0.2}\n  ", ""),
+    "zero-shot": (LM, "measure: [heldout_text, cloze]\n"),
+}
+
+
+def made(file, folder):
+    """The records of a grid, made in this process."""
+    records = Records(folder)
+    summary = execute(plan(grids.read(file), "smoke", records=records), records, "inline")
+    assert not summary.problems
+    assert {record.outcome for record in records.all()} == {"done"}, [record.detail for record in records.all()]
+    return contents(records)
+
+
+@pytest.fixture(params=CASES)
+def grid(request, tmp_path):
+    knobs, extra = CASES[request.param]
+    file = tiny.grid(tmp_path, steps=4, seeds=1, extra=extra)
+    noise = np.random.default_rng(0)
+    lines = [" ".join(noise.choice(_WORDS, size=4)).capitalize() + "." for _ in range(200 * 60)]
+    documents = ("\n".join(lines[start : start + 200]) for start in range(0, len(lines), 200))
+    (tmp_path / "text" / "corpus.txt").write_text("\n\n".join(documents))
+    text = file.read_text().replace("set:\n  ", f"set:\n  {knobs}")
+    if "lm.direction" in knobs:
+        text = text.replace("objectives.mlm.masking.rate: [0.15, 0.4]", "optimizer.peak_lr: [1.0e-3, 3.0e-3]")
+        text = text.replace("{objectives.mlm.masking.rate: 0.15}", "{optimizer.peak_lr: 1.0e-3}")
+    if "tasks" in extra:
+        text = text.replace(
+            "  smoke: {description: seconds}",
+            "  smoke:\n    description: seconds\n    set: {finetuning.train_examples: 40, finetuning.epochs: 1}",
+        )
+    file.write_text(text)
+    return file
+
+
+def test_runs_need_no_text_where_it_was_prepared(grid, tmp_path, monkeypatch):
+    monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "usual"))
+    reference = made(grid, tmp_path / "reference")
+
+    there = tmp_path / "prepared"
+    monkeypatch.setenv("ABLATIONS_CACHE", str(there))
+    files = prepared(
+        plan(grids.read(grid), "smoke", records=Records(tmp_path / "results")), Records(tmp_path / "results")
+    )
+
+    bare = tmp_path / "bare"
+    for path in files:
+        copy = bare / path.relative_to(there)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)
+    shutil.rmtree(tmp_path / "text")
+    shutil.rmtree(there)
+    monkeypatch.setenv("ABLATIONS_CACHE", str(bare))
+    monkeypatch.setattr(Corpus, "documents", refused)
+    monkeypatch.setattr(socket.socket, "connect", refused)
+    probe._sentences.cache_clear()
+    assert made(grid, tmp_path / "results") == reference
+
+
+def refused(*_):
+    raise AssertionError("a text or the network was read")
+
+
+def test_files_of_a_task_are_found_where_the_folder_of_data_lacks_them(tmp_path, monkeypatch):
+    home = tmp_path / "data"
+    (home / "toy" / "parts").mkdir(parents=True)
+    (home / "toy" / "train.txt").write_text("a\n")
+    (home / "toy" / "parts" / "1.txt").write_text("b\n")
+    origin = Origin("Toy", {"train": ("toy/*.txt",), "dev": ("toy/parts",)})
+    assert origin.find("train") == []
+    monkeypatch.setenv("ABLATIONS_DATA", str(home))
+    assert len(origin.copy()) == 2
+    assert origin.find("train") == [home / "toy" / "train.txt"]
+    monkeypatch.delenv("ABLATIONS_DATA")
+    (train,), (parts,) = origin.find("train"), origin.find("dev")
+    assert (train.name, train.read_text(), (parts / "1.txt").read_text()) == ("train.txt", "a\n", "b\n")
+    (parts / "1.txt").write_text("c\n")
+    assert origin.find("dev") == [], "a copy that was altered is none"
+    (home / "toy" / "train.txt").write_text("d\n")
+    monkeypatch.setenv("ABLATIONS_DATA", str(home))
+    origin.copy()
+    assert train.read_text() == "d\n", "a newer file replaces its copy"
