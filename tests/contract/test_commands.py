@@ -72,6 +72,7 @@ CALLS = {
     "note": [RUN, "for the talk"],
     "params": ["roberta_base"],
     "plan": ["masking_ratio", "--scale", "smoke"],
+    "prepare": ["masking_ratio", "--scale", "smoke", "--seeds", "1"],
     "published": ["albert.t4"],
     "run": ["masking_ratio", "--scale", "smoke", "--no-notebook"],
     "show": ["masking_ratio", "--scale", "smoke"],
@@ -88,6 +89,7 @@ CALLS = {
 AGAIN = {  # other forms of the answer
     "check": ["no_such_grid"],
     "params": [],
+    "prepare": ["masking_ratio", "--scale", "smoke", "--seeds", "1"],
     "published": [],
     "show": [RUN],
 }
