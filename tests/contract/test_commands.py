@@ -89,7 +89,6 @@ CALLS = {
 AGAIN = {  # other forms of the answer
     "check": ["no_such_grid"],
     "params": [],
-    "prepare": ["masking_ratio", "--scale", "smoke", "--seeds", "1"],
     "published": [],
     "show": [RUN],
 }
