@@ -63,6 +63,7 @@ from ablations.commands.terminal import (
     Set,
     Sharing,
     Shown,
+    Slice,
     aside,
     axes,
     complain,
@@ -151,6 +152,7 @@ def run(
     filter: Filter = None,
     axis: Axis = None,
     set: Set = None,
+    slice: Slice = None,
     look: Look = None,
     jobs: Annotated[
         int | None, typer.Option("--jobs", "-j", help="The most runs at once on this machine.", min=1)
@@ -174,14 +176,14 @@ def run(
     """Trains missing runs, publishes tables and figures, and executes the grid's notebook.
 
     Exits with 0 only if every run of the plan is done. Runs of a search may have diverged. With --for, runs that are
-    left for want of time are no failure, and the notebook waits until none is left.
+    left for want of time are no failure, and the notebook waits until none is left. With --slice it is not executed.
     """
     from ablations.core import notebooks
     from ablations.planning import grids
     from ablations.study import Study
 
     with reporting_errors():
-        until = moment(duration)
+        until, part = moment(duration), values(slice, "--slice")
         filters, parameters = values(filter, "--filter"), _not_given(values(parameter, "--parameter"))
         options = values(executor_option, "--executor-option") | ({} if jobs is None else {"slots": jobs})
         asked = {**options, "kind": executor} if options else executor
@@ -200,7 +202,7 @@ def run(
         study = Study(grid, scale, **overridden, results_dir=results_dir).at_look(look)
         with aside(form):
             echo(f"results: {study.folder}")
-            _tell_cost(study)
+            _tell_cost(study, part)
             if dry_run:
                 return
             sharing: dict[str, Any] = {"devices": devices, "num_nodes": num_nodes, "strategy": strategy}
@@ -209,11 +211,11 @@ def run(
                 from lightning_modules import places
 
                 echo(f"curves: {places.cache() / 'curves'}")
-            summary = study.run(asked, retries, **sharing)
+            summary = study.run(asked, retries, slice=part, **sharing)
             if summary.left:
                 echo(summary)
             try:
-                if source is not None and not summary.left:
+                if source is not None and not summary.left and not part:
                     from ablations.pages import heading
 
                     finished, _ = heading.counts(study.resolve(), study.measurements)
@@ -222,7 +224,7 @@ def run(
                 study.publish()
         _report(study, summary, form)
         is_late = summary.left and not summary.failures and not summary.problems
-        if not is_late and not study.resolve().is_finished:
+        if not is_late and not study.resolve().sliced(part).is_finished:
             raise typer.Exit(1)
 
 
@@ -234,13 +236,14 @@ def _not_given(parameters: dict[str, Any]) -> dict[str, Any]:
     return parameters
 
 
-def _tell_cost(study: Any) -> None:
+def _tell_cost(study: Any, part: dict[str, Any]) -> None:
     from ablations.running import estimate
     from ablations.running.execute import check_trunks
 
-    check_trunks(study.resolve(), study.records)
-    echo(estimate.cost(study.resolve()))
-    for line in estimate.notes(study.resolve(), study.records):
+    planned = study.resolve().sliced(part)
+    check_trunks(planned, study.records)
+    echo(estimate.cost(planned))
+    for line in estimate.notes(planned, study.records):
         echo(line)
 
 

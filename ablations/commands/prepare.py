@@ -13,6 +13,7 @@ from ablations.commands.terminal import (
     Seeds,
     Set,
     Shown,
+    Slice,
     aside,
     axes,
     listing,
@@ -29,6 +30,7 @@ def command(
     filter: Filter = None,
     axis: Axis = None,
     set: Set = None,
+    slice: Slice = None,
     look: Look = None,
     results_dir: Results = None,
     form: As = Format.table,
@@ -48,7 +50,7 @@ def command(
         }
         study = Study(grid, scale, **changed, seeds=seeds, results_dir=results_dir).at_look(look)
         with watching(), aside(form):
-            files = prepared(study.resolve(), study.records)
+            files = prepared(study.resolve().sliced(values(slice, "--slice")), study.records)
         rows = sizes(files)
         rows.append({"part": "all", "files": len(files), "bytes": sum(row["bytes"] for row in rows)})
         if form is Format.table:

@@ -151,6 +151,13 @@ Grid = Annotated[str, typer.Argument(help="A grid's name (see `ablations list`) 
 Filter = Annotated[
     list[str] | None, typer.Option("--filter", help="knob=value: only cells of a grid with this value. Repeatable.")
 ]
+Slice = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--slice",
+        help="axis=value, or tasks=[sst2]: only this part of the grid. tasks=[]: pretrainings alone. Repeatable.",
+    ),
+]
 Axis = Annotated[list[str] | None, typer.Option("--axis", help="knob=v1,v2: an axis with these values. Repeatable.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="knob=value: a knob of every cell. Repeatable.")]
 Scale = Annotated[
