@@ -3,7 +3,7 @@
 Same text, tokenizer, sizes, batch, precision, dropouts, masking rate and thread count; each side as its own
 users would run it: ours through `System` and Lightning's Trainer, theirs through `BertForMaskedLM`, `Trainer`
 and `DataCollatorForLanguageModeling`. A third side, our module in a bare loop, shows what Lightning costs.
-The rows go from the size of the laptop runs to BERT-base with a small batch.
+The rows go from the size of the laptop runs to BERT-base with a small batch; on a GPU the batches are large.
 
 For each row of the table, the sides are processes that take turns of some steps each, one working while the
 others wait, so that all of them see the same machine. Reported are medians over all steps but those of the
@@ -12,21 +12,24 @@ is the parity of the two models: dropout off, fp32, the same weights and batch; 
 two gradients of a parameter, each as a share of that gradient's largest entry.
 
 On a machine that is busy with other things, ``--clock cpu`` counts processor time instead of time, which is the
-same for one thread on a quiet machine.
+same for one thread on a quiet machine. With ``--device cuda`` a turn is timed as a whole, since a GPU works ahead of
+the program, and the bare loop has its batches on the device.
 
     python benchmarks/pretrain_vs_transformers.py --turns 6 --steps 5
     python benchmarks/pretrain_vs_transformers.py --model L2-H128 --clock cpu
+    python benchmarks/pretrain_vs_transformers.py --device cuda --warm-up 60 --steps 20 --output times.json
 """
 
 import argparse
 import itertools
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
@@ -40,6 +43,10 @@ MODELS = {  # model -> sizes of its rows
         {"layers": 4, "hidden": 256, "vocab": 30522, "length": 128, "batch": 32},
     ),
     "L12-H768": ({"layers": 12, "hidden": 768, "vocab": 30522, "length": 128, "batch": 8},),
+}
+ON_CUDA = {  # the same on a GPU
+    "L4-H256": ({"layers": 4, "hidden": 256, "vocab": 16384, "length": 128, "batch": 256},),
+    "L12-H768": ({"layers": 12, "hidden": 768, "vocab": 30522, "length": 128, "batch": 256},),
 }
 HEADER = (
     "| layers, width | batch | vocabulary | attention dropout | this project, ms | `Trainer`, ms | ratio "
@@ -74,24 +81,36 @@ def system(arguments: argparse.Namespace):
             "data.corpora": ["wikipedia-mini"], "data.tokenizer.vocab_size": arguments.vocab,
             "format.sequence_length": arguments.length, "format.break_mode": "none",
             "objectives.mlm.masking.count": "bernoulli", "training.batch_size": arguments.batch,
-            "training.clip_norm": 1.0, "training.steps": arguments.steps * (arguments.turns + 1),
+            "training.clip_norm": 1.0, "training.steps": arguments.warm_up + arguments.steps * arguments.turns,
         }
     )  # fmt: skip
 
 
 class Turns:
-    """The clock of a side: after each turn it reports the seconds of the turn's steps and waits to be called."""
+    """The clock of a side: after each turn it reports the seconds of the turn's steps and waits to be called.
 
-    def __init__(self, steps: int, clock: Callable[[], float]) -> None:
-        self.steps, self.clock, self.seconds, self.before = steps, clock, [], clock()
+    On a GPU all steps of a turn have its mean. The first turn warms up.
+    """
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.steps, self.left, self.clock = arguments.steps, arguments.warm_up, CLOCKS[arguments.clock]
+        self.is_ahead = arguments.device == "cuda"
+        self.seconds, self.before = [], self.clock()
 
     def mark(self) -> None:
         """A step has ended."""
+        self.left -= 1
+        if self.is_ahead and self.left:
+            return
+        if self.is_ahead:
+            import torch
+
+            torch.cuda.synchronize()
         self.seconds.append(self.clock() - self.before)
-        if len(self.seconds) == self.steps:
-            print(REPORT + json.dumps(self.seconds), flush=True)
+        if not self.left:
+            print(REPORT + json.dumps([self.seconds[0] / self.steps] if self.is_ahead else self.seconds), flush=True)
             sys.stdin.readline()
-            self.seconds = []
+            self.seconds, self.left = [], self.steps
         self.before = self.clock()
 
 
@@ -104,7 +123,8 @@ def ours(arguments: argparse.Namespace, turns: Turns) -> None:
 
     value = system(arguments)
     trainer = pl.Trainer(
-        max_steps=value.training.steps, precision="bf16-mixed", accelerator="cpu", callbacks=[Clock()], logger=False,
+        max_steps=value.training.steps, precision="bf16-mixed", accelerator=arguments.device, devices=1,
+        callbacks=[Clock()], logger=False,
         enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False, limit_val_batches=0,
     )  # fmt: skip
     trainer.fit(value.build(0), value.data_module(0))
@@ -112,13 +132,18 @@ def ours(arguments: argparse.Namespace, turns: Turns) -> None:
 
 def loop(arguments: argparse.Namespace, turns: Turns) -> None:
     import torch
+    from pytorch_lightning.utilities import move_data_to_device
 
     value = system(arguments)
-    module = value.build(0).train()
+    module = value.build(0).train().to(arguments.device)
     chosen = module.configure_optimizers()
     optimizer, rate = chosen["optimizer"], chosen["lr_scheduler"]["scheduler"]
-    for example in value.data_module(0).train_dataloader():
-        with torch.autocast("cpu", torch.bfloat16):
+    examples: Iterable = value.data_module(0).train_dataloader()
+    if arguments.device == "cuda":
+        few = [move_data_to_device(example, "cuda") for example in itertools.islice(examples, 4)]
+        examples = itertools.islice(itertools.cycle(few), value.training.steps)
+    for example in examples:
+        with torch.autocast(arguments.device, torch.bfloat16):
             total, count, _ = module.objectives.loss(module.heads, module.backbone(example), example)["mlm"]
         optimizer.zero_grad()
         (total / count).backward()
@@ -165,7 +190,8 @@ def theirs(arguments: argparse.Namespace, turns: Turns) -> None:
         pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]",
     )  # fmt: skip
     settings = TrainingArguments(
-        output_dir=str(arguments.folder), max_steps=value.training.steps, bf16=True, use_cpu=True,
+        output_dir=str(arguments.folder), max_steps=value.training.steps, bf16=True,
+        use_cpu=arguments.device == "cpu", dataloader_num_workers=8 if arguments.device == "cuda" else 0,
         per_device_train_batch_size=arguments.batch, report_to=[], save_strategy="no", logging_strategy="no",
         disable_tqdm=True,
     )  # fmt: skip
@@ -212,7 +238,7 @@ class Side:
     """A side at work in a process of its own."""
 
     def __init__(self, name: str, arguments: argparse.Namespace) -> None:
-        chosen = {key: value for key, value in vars(arguments).items() if value is not None}
+        chosen = {key: value for key, value in vars(arguments).items() if value not in (None, False)}
         given = [f"--{key.replace('_', '-')}={value}" for key, value in chosen.items()]
         self.name, self.errors = name, arguments.folder / f"{name}.txt"
         with self.errors.open("w") as errors:
@@ -240,13 +266,13 @@ class Side:
         self.process.communicate()
 
 
-def row(arguments: argparse.Namespace) -> str:
-    """Measures one row of the table."""
+def row(arguments: argparse.Namespace) -> tuple[str, dict]:
+    """Measures one row of the table; returns it, and as data."""
     check = Side("parity", arguments)
     difference = check.report()
     check.end()
     sides = []
-    for name in SIDES:  # one after the other, so that no start disturbs a first turn
+    for name in random.sample(SIDES, len(SIDES)):  # one after the other, so that no start disturbs a first turn
         sides.append(Side(name, arguments))
         sides[-1].report()
     times: dict[str, list[list[float]]] = {name: [] for name in SIDES}
@@ -257,13 +283,16 @@ def row(arguments: argparse.Namespace) -> str:
         side.end()
     medians = {name: statistics.median(itertools.chain(*turns)) for name, turns in times.items()}
     ratios = [statistics.median(b) / statistics.median(a) for a, b in zip(times["ours"], times["theirs"], strict=True)]
-    return (
+    sizes = {name: getattr(arguments, name) for name in (*SIZES, "attention_dropout", "device")}
+    data = {**sizes, "ms": {name: round(seconds * 1e3, 3) for name, seconds in medians.items()}, "turns": times}
+    text = (
         f"| {arguments.layers}, {arguments.hidden} | {arguments.batch} x {arguments.length} "
         f"| {arguments.vocab:,} | {arguments.attention_dropout:g} | {medians['ours'] * 1e3:.0f} "
         f"| {medians['theirs'] * 1e3:.0f} | {medians['theirs'] / medians['ours']:.2f} "
         f"| {min(ratios):.2f} to {max(ratios):.2f} | {arguments.turns * arguments.steps} "
         f"| {medians['ours'] / medians['loop']:.2f} | {difference:.0e} |"
     )
+    return text, data
 
 
 def work(arguments: argparse.Namespace) -> None:
@@ -277,14 +306,46 @@ def work(arguments: argparse.Namespace) -> None:
 
         settle(arguments.threads)
     kinds: dict[str, Callable] = {"ours": ours, "theirs": theirs, "loop": loop, "parity": parity}
-    kinds[arguments.side](arguments, Turns(arguments.steps, CLOCKS[arguments.clock]))
+    kinds[arguments.side](arguments, Turns(arguments))
+
+
+def peak() -> float:
+    """FLOP per second of a product of two large bf16 matrices on the GPU, the median of five."""
+    import torch
+
+    a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+    seconds = []
+    for _ in range(6):
+        torch.cuda.synchronize()
+        before = time.perf_counter()
+        for _ in range(10):
+            a @ a
+        torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - before)
+    return 10 * 2 * 8192**3 / statistics.median(seconds[1:])
+
+
+def machine(device: str) -> dict:
+    """The device and the versions."""
+    import platform
+
+    import torch
+
+    versions = {"python": platform.python_version(), "torch": torch.__version__}
+    if device == "cpu":
+        return {"device": platform.processor() or platform.machine(), **versions}
+    return {"device": torch.cuda.get_device_name(), "peak_tflops": peak() / 1e12, **versions}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name, default in {"turns": 6, "steps": 5, "threads": 1}.items():
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--warm-up", type=int, help="steps of the first turn, which is not counted; as many by default")
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--output", type=Path, help="a JSON file of all times")
+    parser.add_argument("--prepare", action="store_true", help="make the texts alone, for a machine without network")
     parser.add_argument("--model", choices=MODELS, help="one model instead of all")
     for name in SIZES:
         parser.add_argument(f"--{name}", type=int, help="in place of that of the model's rows")
@@ -292,20 +353,30 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(".cache/benchmark"))
     parser.add_argument("--side", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    arguments.warm_up = arguments.warm_up or arguments.steps
     if arguments.side:
         return work(arguments)
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    print(
-        f"bf16, hidden dropout 0.1, {arguments.threads} thread(s), {arguments.clock} time\n\n{HEADER}",
-        flush=True,
-    )
+    if not arguments.prepare:
+        where = "on a GPU" if arguments.device == "cuda" else f"{arguments.threads} thread(s), {arguments.clock} time"
+        print(f"bf16, hidden dropout 0.1, {where}\n\n{HEADER}", flush=True)
+    rows: list[dict] = []
     given = {name: value for name in SIZES if (value := getattr(arguments, name)) is not None}
     rates = [0.1, 0.0] if arguments.attention_dropout is None else [arguments.attention_dropout]
-    for model in [arguments.model] if arguments.model else MODELS:
-        for sizes, rate in itertools.product(MODELS[model], rates):
+    models = ON_CUDA if arguments.device == "cuda" else MODELS
+    for model in [arguments.model] if arguments.model else models:
+        for sizes, rate in itertools.product(models[model], rates):
             chosen = argparse.Namespace(**vars(arguments) | sizes | given | {"attention_dropout": rate})
-            system(chosen).data_module(0).prepare_data()
-            print(row(chosen), flush=True)
+            data = system(chosen).data_module(0)
+            data.prepare_data()
+            data.setup("fit")
+            if arguments.prepare:
+                continue
+            text, found = row(chosen)
+            print(text, flush=True)
+            rows.append(found)
+            if arguments.output:  # after each row, since a lease may end
+                arguments.output.write_text(json.dumps({"machine": machine(arguments.device), "rows": rows}, indent=1))
     return None
 
 
