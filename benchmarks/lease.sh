@@ -43,11 +43,9 @@ visit() {
     mapfile -t options <"$here/options"
     export PYTHONUNBUFFERED=1 OMP_WAIT_POLICY=passive
     python "$here/unpack.py" "$here"/pack.tar.xz* --into "$work" | tee "$out/steps.txt"
-    python -m venv --system-site-packages "$work/env"
-    # shellcheck disable=SC1091
-    source "$work/env/bin/activate"
     if [ -d "$work/wheels" ]; then
-        python -m pip install --quiet --no-index --find-links "$work/wheels" --no-deps "$work"/wheels/*.whl
+        python -m pip install --quiet --no-index --no-deps --target "$work/packages" "$work"/wheels/*.whl
+        export PYTHONPATH="$work/packages"
     fi
     cd "$work/source"
     mkdir "$work/bench"
