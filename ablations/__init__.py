@@ -82,7 +82,7 @@ def frame(
     ]
     if not pages:
         what = " or ".join(map(str, grids)) or "any grid"
-        raise ConfigError([f"{folder} has no page of {what}; `ablations run GRID --scale SCALE` trains and publishes"])
+        raise ConfigError([f"{folder} has no page of {what}. `ablations run GRID --scale SCALE` trains and publishes."])
     frames = {page: open(*page, results_dir=results_dir).frame(curves=curves) for page in pages}
     for grid, size in (page for page, found in frames.items() if grids and found.empty):
         text = f"{grid} has no finished run at scale '{size}': ablations run {grid} --scale {size}"

@@ -379,7 +379,7 @@ class Study:
                 written.append(str(grid_figures.save(grid_figures.for_slide(drawn) if slide else drawn, path)))
         if not written:
             where = f"{self.grid.name} at scale {self.scale}"
-            raise ConfigError([Problem(where, "no run has finished that a figure could show; train it first: "
+            raise ConfigError([Problem(where, "no run has finished that a figure could show. Train it first: "
                                               f"ablations run {self.grid.name} --scale {self.scale}")])  # fmt: skip
         return written
 

@@ -1,10 +1,12 @@
-"""Checks the English of guides, README and `--help`: `make lint` runs it, and `--statistics` prints a table.
+"""Checks the English of guides, README, `--help`, and of strings in the code, which are messages and texts of pages.
 
-A sentence has at most 25 words and no semicolon. Some words have plainer ones, which are listed below. Code spans,
-code blocks and links' targets are exempt; cells of tables may have semicolons. Files that do not yet comply are in
-`EXEMPT` with the number of their findings, which may only become smaller.
+`make lint` runs it, and `--statistics` prints a table. A sentence has at most 25 words and no semicolon. Some words
+have plainer ones, which are listed below. Code spans, code blocks and links' targets are exempt; cells of tables may
+have semicolons. Files that do not yet comply are in `EXEMPT` with the number of their findings, which may only become
+smaller.
 """
 
+import ast
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -33,7 +35,20 @@ PLAINER = {
     r"(?:step|run|byte|word|token|piece|position|prediction|second|minute|seed|cell|task|core)": "per",
 }
 READ = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md", "docs/how-to/*.md", "docs/tutorial/*.md")
+PACKAGES = ("ablations", "lightning_modules")
+FEWEST = 4  # words of a string that is read as a sentence
 EXEMPT: dict[str, int] = {
+    "ablations/figures/alignments.py": 1,  # a figure's fine print: what each sign is
+    "ablations/figures/claims.py": 1,
+    "ablations/figures/grid_figures.py": 3,
+    "ablations/figures/simulation.py": 10,
+    "ablations/inspection/inspect_model.py": 3,
+    "ablations/running/engines/node.py": 3,
+    "ablations/running/engines/ray.py": 7,
+    "ablations/running/engines/slurm.py": 15,
+    "ablations/running/launch.py": 1,
+    "ablations/running/local.py": 1,
+    "ablations/running/worker.py": 4,
     "docs/architecture.md": 183,
     "docs/glossary.md": 26,
     "docs/records.md": 25,
@@ -120,12 +135,34 @@ def help_texts(command: Any, name: str) -> Iterator[Prose]:
             yield from help_texts(inner, f"{name} {below}")
 
 
+def literals(source: str, name: str) -> Iterator[Prose]:
+    """The sentences among the strings of a module: messages, descriptions of knobs, fixed texts of pages.
+
+    Docstrings are none of them. A placeholder is one word, and a sentence of its own after the end of another one.
+    """
+    tree = ast.parse(source)
+    inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
+    inner |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.JoinedStr | ast.Constant):
+            continue
+        parts = node.values if isinstance(node, ast.JoinedStr) else [] if id(node) in inner else [node]
+        fixed = [part.value if isinstance(part, ast.Constant) and isinstance(part.value, str) else "" for part in parts]
+        if sum(map(words, fixed)) >= FEWEST:
+            text = re.sub(r"--[\w-]+", _CODE, "".join(part or _CODE for part in fixed))
+            for prose in markdown(re.sub(rf"\.{_CODE}\b", f". {_CODE}.", text), name):
+                yield Prose(f"{name}:{node.lineno}", prose.text, prose.in_table)
+
+
 def everything() -> dict[str, list[Prose]]:
     """File, or the name of the command line -> its prose."""
     prose = {}
     for path in sorted({path for pattern in READ for path in ROOT.glob(pattern)}):
         name = path.relative_to(ROOT).as_posix()
         prose[name] = list(markdown(path.read_text(encoding="utf-8"), name))
+    for path in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        prose[name] = list(literals(path.read_text(encoding="utf-8"), name))
     return prose | {"--help": list(help_texts(typer.main.get_command(app), "ablations"))}
 
 
@@ -143,9 +180,12 @@ def problems(found: dict[str, list[Finding]]) -> Iterator[str]:
 
 
 def statistics(prose: dict[str, list[Prose]]) -> Iterator[str]:
-    """A table: sentences, mean and longest, too long, semicolons and words to replace of each text."""
+    """A table: sentences, mean and longest, too long, semicolons and words to replace of each text or package."""
     yield f"{'text':<32}{'sentences':>10}{'mean':>6}{'max':>5}{'> 25':>6}{';':>5}{'words to replace':>18}"
+    grouped: dict[str, list[Prose]] = {}
     for name, texts in prose.items():
+        grouped.setdefault(name.partition("/")[0] if name.endswith(".py") else name, []).extend(texts)
+    for name, texts in grouped.items():
         lengths = [words(sentence) for text in texts if not text.in_table for sentence in text.sentences()] or [0]
         what = [finding.what for text in texts for finding in text.findings()]
         long, marks = sum("words" in one for one in what), sum("semicolon" in one for one in what)

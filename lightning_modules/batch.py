@@ -36,8 +36,8 @@ STEP = {
 # what a backbone may support and an objective need
 WIDE_TABLE = "word embeddings as wide as its states"
 QUERY_STREAM = "query stream"
-BOTH_WAYS = "row that goes on to the left"
-REUSE = "row of which a part goes on"
+BOTH_WAYS = "row that continues to the left"
+REUSE = "row of which a part continues"
 _MOST_READ = 0.75  # of a row's positions, where choosing them still pays
 
 
@@ -271,7 +271,7 @@ class Example(_Movable):
 
         Args:
             supports: What the encoder supports; inputs are called ``<name> table``, ``features``, ``query stream``,
-                ``row that goes on to the left`` and ``row of which a part goes on``.
+                ``row that continues to the left`` and ``row of which a part continues``.
 
         Raises:
             Unsupported: With the names of all inputs that it does not read.
@@ -283,8 +283,8 @@ class Example(_Movable):
             held |= {REUSE} if going.reuse is not None else set()
         if ignored := sorted(held - supports):
             raise Unsupported(
-                f"this encoder does not read {', '.join(ignored)}, which the batch holds; "
-                f"it supports {', '.join(sorted(supports)) or 'tokens alone'}"
+                f"this encoder does not read {', '.join(ignored)}, which the batch holds. "
+                f"It supports {', '.join(sorted(supports)) or 'tokens alone'}."
             )
 
 

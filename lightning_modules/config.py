@@ -327,10 +327,10 @@ def problems(error: ValidationError, cls: type[Settings], what: str = "knob") ->
         elif item["type"] == "literal_error":
             message = f"{item['input']!r} is not allowed.{did_you_mean(item['input'], allowed_words(item))}"
         elif item["type"] == "too_short":
-            message = "is empty; it needs at least one entry"
+            message = "is empty. It needs at least one entry"
         elif item["type"] == "too_long":
             context = item.get("ctx", {})
-            message = f"has {context['actual_length']:,} entries; at most {context['max_length']:,} are allowed"
+            message = f"has {context['actual_length']:,} entries. At most {context['max_length']:,} are allowed"
         elif item["type"] != "value_error":
             message = f"{_SHAPES.get(item['type'], message)}, not {item['input']!r}"
         readable.append(Problem(path, message))

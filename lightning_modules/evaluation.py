@@ -23,55 +23,55 @@ class Evaluation(Settings):
     sequences: int = knob(1024, "Held-out sequences.", ge=1)
     final_sequences: int | None = knob(
         None,
-        "Held-out sequences of the measurement at the end, whose noise is part of every comparison; by default as many "
-        "as before.",
+        "Held-out sequences of the measurement at the end, whose noise is part of every comparison. By default the "
+        "number before.",
         neutral=None,
         ge=1,
     )
     rate: float = knob(0.15, "Share of their tokens that are predicted, all replaced by [MASK].", gt=0, le=1)
     pairs: int = knob(
         0,
-        "Held-out segment pairs of each kind, random and swapped, for sentence accuracies; 0 disables them.",
+        "Held-out segment pairs of each kind, random and swapped, for sentence accuracies. No pairs with 0.",
         neutral=0,
         ge=0,
     )
     pairing: Pairing = knob(
         "released",
-        "Construction of the held-out pairs, whatever the input format is; see format.pairing.",
+        "Construction of the held-out pairs, whatever the input format is. See format.pairing.",
         neutral="released",
     )
     blocks: bool = knob(
         False,
-        "Held-out text is cut at a fixed length for every input format; by default a training on full sentences is "
+        "Held-out text is cut at a fixed length for every input format. By default a training on full sentences is "
         "measured on full sentences.",
         neutral=False,
     )
     words: int = knob(
         0,
-        "Held-out stretches of text in which the same words are hidden under every tokenizer, for losses per byte; 0 "
-        "disables both.",
+        "Held-out stretches of text in which the same words are hidden under every tokenizer, for losses per byte. No "
+        "such losses with 0.",
         neutral=0,
         ge=0,
         le=MOST_STRETCHES,
     )
     neighbours: int = knob(
         0,
-        "Held-out sequences in each of which two neighbouring tokens of different words are hidden, for the loss of "
-        "both together, alone, and one after the other; 0 disables it.",
+        "Held-out sequences in each of which two neighbouring tokens of different words are hidden. They measure the "
+        "loss of both together, alone, and one after the other. No such losses with 0.",
         neutral=0,
         ge=0,
     )
     rows: int = knob(
         8,
-        "Streams: rows in which held-out text is laid out, each read from its own beginning; together they have "
-        "as many positions as the held-out sequences have elsewhere.",
+        "Streams: rows in which held-out text is laid out, each read from its own beginning. Their positions are "
+        "those of the held-out sequences elsewhere, in number.",
         neutral=8,
         ge=1,
         le=1 << 20,
     )
     sequence_length: int | None = knob(
         None,
-        "Streams: positions of a held-out segment, all of which predict; by default format.sequence_length.",
+        "Streams: positions of a held-out segment, all of which predict. By default format.sequence_length.",
         neutral=None,
         ge=1,
         le=1 << 20,
@@ -79,25 +79,25 @@ class Evaluation(Settings):
     context: int = knob(
         0,
         "Streams: positions before a held-out segment that are read again with it, for a model that carries nothing "
-        "from segment to segment; one that does carries nothing then.",
+        "from segment to segment. One that does carries nothing then.",
         neutral=0,
         ge=0,
         le=1 << 20,
     )
     memory_length: int | None = knob(
         None,
-        "Streams: positions that the model remembers before a held-out segment; by default model.memory_length.",
+        "Streams: positions that the model remembers before a held-out segment. By default model.memory_length.",
         neutral=None,
         ge=0,
         le=1 << 20,
     )
     direction: Literal["both", "left_to_right", "right_to_left"] = knob(
         "both",
-        "Visible side of the held-out text; one side only is a control for a model that was trained with both.",
+        "Visible side of the held-out text. One side only is a control for a model that was trained with both.",
         neutral="both",
     )
     probes: tuple[ProbeName, ...] = knob(
-        (), "Probes that read the frozen states once, at the end; their order does not matter.", neutral=()
+        (), "Probes that read the frozen states once, at the end. Their order does not matter.", neutral=()
     )
     points: int = knob(12, "Number of evaluations during a training, evenly spaced, the last at its end.", ge=1, le=64)
 
@@ -105,7 +105,7 @@ class Evaluation(Settings):
     @classmethod
     def _each_once(cls, names: tuple[ProbeName, ...]) -> tuple[ProbeName, ...]:
         if len(set(names)) < len(names):
-            raise ValueError("a probe is named twice; name each once")
+            raise ValueError("a probe is named twice. Name each once.")
         return tuple(sorted(names))
 
     def resolved(self) -> Self:

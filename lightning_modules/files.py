@@ -52,7 +52,7 @@ def open_plain(path: Path, within: Path | None = None) -> io.BufferedReader:
     if within and _is_by_link(place, os.fspath(within)):
         place = os.path.realpath(path, strict=True)
         if not is_inside(path, within):
-            raise Refused(errno.EPERM, f"is a link out of {within}; put the file itself there", str(path))
+            raise Refused(errno.EPERM, f"is a link out of {within}. Put the file itself there", str(path))
     _check_plain(path, os.stat(place))  # opening alone can set a device in motion
     descriptor = os.open(place, os.O_RDONLY | _WITHOUT_WAITING | (_NO_LINK if within else 0))
     try:
@@ -121,7 +121,7 @@ def lock(path: Path) -> FileLock:
     with contextlib.suppress(FileNotFoundError):
         state = path.lstat()
         if stat.S_ISLNK(state.st_mode):
-            raise Refused(errno.ELOOP, "is a link where a lock should be; remove it", str(path))
+            raise Refused(errno.ELOOP, "is a link where a lock should be. Remove it", str(path))
         _check_plain(path, state)
     return FileLock(path)
 
@@ -145,7 +145,7 @@ def _is_by_link(path: str, folder: str) -> bool:
 def _check_plain(path: Path, state: os.stat_result) -> None:
     if not stat.S_ISREG(state.st_mode):
         what = "a folder" if stat.S_ISDIR(state.st_mode) else "a pipe, a socket or a device"
-        raise Refused(errno.EINVAL, f"is {what} where a file should be; move it away", str(path))
+        raise Refused(errno.EINVAL, f"is {what} where a file should be. Move it away", str(path))
 
 
 def version(path: Path) -> tuple[int, int, int]:

@@ -83,7 +83,7 @@ def readable(path: str, source: str) -> Path:
         path.encode()
     except UnicodeEncodeError:
         shown = os.fsencode(path).decode(errors="backslashreplace")
-        message = f"the name '{shown}' has bytes that are no UTF-8; rename the folder or name another one"
+        message = f"the name '{shown}' has bytes that are no UTF-8. Rename the folder or name another one."
         raise ConfigError([Problem(source, message)]) from None
     return Path(path)
 

@@ -151,7 +151,7 @@ def _finish(
 def _check(system: System, execution: Execution) -> None:
     wrong = list(execution.problems(system.model, system.training))
     if execution.ranks != ranks.size():
-        text = f"{execution.ranks} devices need as many processes that share the training, and there are"
+        text = f"{execution.ranks} devices need the same number of processes that share the training, and there are"
         wrong.append(Problem("devices", f"{text} {ranks.size()}: let `ablations run` start them"))
     if wrong:
         raise ConfigError(wrong)

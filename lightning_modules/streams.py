@@ -37,7 +37,7 @@ def check(
     else:
         wrong = [f"evaluation.{name} is of streams: leave it out" for name in evaluation.of_streams]
         if memory := getattr(model, "memory_length", 0):
-            wrong.append(f"model.memory_length {memory} is of rows that go on from step to step: set it to 0")
+            wrong.append(f"model.memory_length {memory} is of rows that continue from step to step: set it to 0")
         wrong[-1:] = [f"{last}, or set format.kind {form.kind} to stream" for last in wrong[-1:]]
     if wrong:
         raise ValueError("; ".join(wrong))
@@ -47,7 +47,7 @@ def _of_training(model: Backbone, objectives: Objectives, training: Training) ->
     lm = objectives.lm
     if lm and lm.direction != "left_to_right":
         yield (
-            f"format.kind stream goes on to the right, but objectives.lm.direction is {lm.direction}: set it to "
+            f"format.kind stream continues to the right, but objectives.lm.direction is {lm.direction}: set it to "
             "left_to_right, or choose another format.kind"
         )
     if lm is None and "direction both" not in model.supports:
@@ -71,8 +71,8 @@ def _of_both_ways(model: Backbone, training: Training) -> Iterator[str]:
     if (batch := training.batch_size) % 2:
         near = f"{batch - 1} or {batch + 1}" if batch > 1 else "2"
         yield (
-            f"format.both_ways has as many rows in each direction, and training.batch_size {batch} is odd: set it to "
-            f"{near}"
+            f"format.both_ways has equally many rows in each direction, and training.batch_size {batch} is odd: "
+            f"set it to {near}"
         )
 
 
@@ -82,8 +82,8 @@ def _of_evaluation(model: Backbone, form: InputFormat, evaluation: Evaluation) -
         yield f"evaluation.memory_length is of models that count what they remember, and model.kind {kind} does not"
     if evaluation.memory_length == 0 and getattr(model, "same_length", False):
         yield (
-            "with model.same_length a position attends to evaluation.memory_length positions before it, and with 0 to "
-            "itself alone: set it to 1 or more, or model.same_length to false"
+            "with model.same_length a position attends to evaluation.memory_length positions before it, so with 0 to "
+            "itself alone. Set it to 1 or more, or model.same_length to false"
         )
     if evaluation.memory_length is not None and evaluation.context:
         yield (

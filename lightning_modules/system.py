@@ -74,7 +74,7 @@ class System(Settings):
             ConfigError: With paths that start with ``training.start``.
         """
         if self.training.warm_start:
-            both = "training.warm_start says as well which weights the training starts from; leave one of them out"
+            both = "training.warm_start says as well which weights the training starts from. Leave one of them out."
             raise ConfigError([Problem("training.start", both)])
         ancestor = self._started_from()
         ours, theirs = self.data.tokenized_by, ancestor.data.tokenized_by
@@ -116,12 +116,12 @@ class System(Settings):
         if restricted and not (masked and ONE_SIDE in self.model.supports):
             raise ValueError(
                 f"evaluation.direction {self.evaluation.direction} restricts a masked transformer that sees both "
-                "sides; leave it at both for other models"
+                "sides. Leave it at both for other models."
             )
         if self.evaluation.words and not masked:
-            raise ValueError("evaluation.words hides words, which a language model does not fill; set it to 0")
+            raise ValueError("evaluation.words hides words, which a language model does not fill. Set it to 0.")
         if self.evaluation.neighbours and self.objectives.lm is not None:
-            raise ValueError("evaluation.neighbours hides tokens, which a language model does not fill; set it to 0")
+            raise ValueError("evaluation.neighbours hides tokens, which a language model does not fill. Set it to 0.")
         if self.evaluation.neighbours and self.format.kind == "stream":
             raise ValueError(
                 "evaluation.neighbours hides two tokens of a row that is read alone, which those of format.kind stream "

@@ -98,7 +98,7 @@ def margin_text(verdict: Verdict) -> str:
     if verdict.margin is None:
         return ""
     unit = f" {verdict.unit}" if verdict.unit else ""
-    return f"; margin {verdict.margin:.3g}{unit} ({source(verdict.claim)})"
+    return f". Margin {verdict.margin:.3g}{unit} ({source(verdict.claim)})."
 
 
 def _remarks(stated: Sequence[Hypothesis]) -> list[str]:
@@ -116,7 +116,7 @@ def _agreement(verdict: Verdict) -> str:
     """The result that would replicate the claim."""
     claim, first, unit = verdict.claim, verdict.sides[0], f" {verdict.unit}" if verdict.unit else ""
     if claim.metric in EXACT:
-        return f"{first} is better; without noise there is no interval"
+        return f"{first} is better, without an interval, since there is no noise"
     a, b, c, d = (*verdict.sides, *[""] * 4)[:4]
     order = " > ".join(verdict.sides)
     within = f"within {verdict.margin:.3g}{unit}" if verdict.margin else ""

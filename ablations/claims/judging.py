@@ -318,7 +318,7 @@ def _without_estimate(claim: Claim, sides: Sides) -> tuple[Reason, str]:
     if not sides.begun:
         return Reason.NO_RUN, "no finished run of some side"
     if sides.unended:
-        return Reason.UNFINISHED, f"{sides.unended} of its runs have not ended; a look is judged when all have"
+        return Reason.UNFINISHED, f"{sides.unended} of its runs have not ended. A look is judged when all have"
     lost = "; ".join(sides.lost)
     if not sides.n:
         if sides.silent:
@@ -326,16 +326,16 @@ def _without_estimate(claim: Claim, sides: Sides) -> tuple[Reason, str]:
         told = "" if sides.notes else "its runs do not measure this"
         return (Reason.LOST, lost) if lost else (Reason.UNTESTABLE, told)
     if claim.relation == "spread" and lost:
-        return Reason.LOST, f"{lost}; without their scores the spread cannot be compared"
+        return Reason.LOST, f"{lost}. Without their scores the spread cannot be compared"
     if sides.n < 2:
-        return Reason.ONE_SEED, "one seed on some side shows no noise; at least 2 are needed"
+        return Reason.ONE_SEED, "one seed on some side shows no noise. At least 2 are needed"
     return Reason.NONE, ""
 
 
 def _with_estimate(claim: Claim, sides: Sides, estimates: Sequence[Estimate]) -> tuple[Reason, str]:
     fewest = RELATIONS[claim.relation].fewest
     if sides.n < fewest:
-        return Reason.POWER, f"{sides.n} runs of some side; at least {fewest} are needed"
+        return Reason.POWER, f"{sides.n} runs of some side. At least {fewest} are needed"
     if claim.metric not in EXACT and any(not estimate.error for estimate in estimates):
         return Reason.NO_NOISE, "the values are the same in every seed, so there is no noise to compare with"
     return Reason.NONE, ""

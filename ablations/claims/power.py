@@ -277,7 +277,7 @@ def _of_noise(told: Iterable[Prospect]) -> list[str]:
             "half the FLOPs."
         )
     if any(p.is_assumed for p in told):
-        notes.append("Assumed: too few runs have finished; the sd is a guess from grids of this kind.")
+        notes.append("Assumed: too few runs have finished. The sd is a guess from grids of this kind.")
     if any(p.sd is not None and not p.examples for p in told):
         notes.append("Where no scores by example are known, the noise of held-out examples comes on top.")
     return notes

@@ -127,7 +127,7 @@ def with_parts(folder: Path = FOLDER) -> dict[str, PublishedClaim]:
             for cells in reader:
                 where = f"{path.name}:{reader.line_num}"
                 if len(cells) != len(COLUMNS):
-                    problems.append(Problem(where, f"has {len(cells)} cells; the header has {len(COLUMNS)}"))
+                    problems.append(Problem(where, f"has {len(cells)} cells. The header has {len(COLUMNS)}."))
                     continue
                 claim = _claim(cells, where)
                 problems += [Problem(where, fault) for fault in _faults(claim, by_id)]
@@ -156,7 +156,9 @@ def _faults(claim: PublishedClaim, known: dict[str, PublishedClaim]) -> list[str
     fewest, most = _COUNTS.get(claim.relation, (2, 2))
     if claim.sides and not fewest <= len(claim.sides) <= most:
         count = str(fewest) if fewest == most else f"{fewest} or more"
-        faults.append(f"'{claim.relation}' needs {count} sides, not {len(claim.sides)}; separate them with '; '")
+        faults.append(
+            f"'{claim.relation}' needs {count} sides, not {len(claim.sides)}. Separate them with a semicolon."
+        )
     if claim.values and len(claim.values) != len(claim.sides):
         faults.append(f"{len(claim.values)} values for {len(claim.sides)} sides")
     return faults + [f"the value {value!r} is not a number" for value in claim.values if not _is_number(value)]

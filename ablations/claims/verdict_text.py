@@ -6,7 +6,7 @@ from decimal import Decimal
 from ablations.claims.margins import PUBLISHED, source
 from ablations.claims.outcomes import AGAINST, AS_CLAIMED, NOT_RESOLVED, Direction, Size
 from ablations.claims.verdict import Verdict
-from ablations.core.formatting import difference_text, fixed, places, range_text, split_unit
+from ablations.core.formatting import capital, difference_text, fixed, places, range_text, split_unit
 from ablations.core.statistics import POWER, Interval
 from ablations.literature.published_values import printed_difference
 from ablations.schema.claim import Claim
@@ -47,27 +47,29 @@ def amount(verdict: Verdict) -> str:
 
 
 def sentence(verdict: Verdict) -> str:
-    """The verdict as one sentence for people."""
+    """The verdict for people: outcome and effect, and as sentences after it the rest that there is to know."""
     after = f" (published: {verdict.published})" if verdict.published else ""
-    found = finding(verdict)
+    found, unit = finding(verdict), _unit(verdict)
     if not found:
-        remark = f"; {verdict.remarks}" if verdict.remarks else ""
-        return f"{verdict.standing}: {verdict.reason}{remark}{after}"
-    more = _size(verdict, _unit(verdict)) + _aligned(verdict) + _why(verdict, _unit(verdict))
-    return f"{verdict.standing}: at this scale {found}, n = {verdict.n}{more}{after}"
+        return _joined(f"{verdict.standing}: {verdict.reason}{after}", verdict.notes)
+    first = f"{verdict.standing}: at this scale {found}, n = {verdict.n}{_size(verdict, unit)}{after}"
+    return _joined(first, [*_aligned(verdict), *_why(verdict, unit)])
 
 
-def _aligned(verdict: Verdict) -> str:
-    """``; at equal multiples of the crossing -0.01 nats [-0.04, 0.02]: speed``, with the sign of the effect before."""
+def _joined(first: str, more: Sequence[str]) -> str:
+    return ". ".join([first, *map(capital, more)])
+
+
+def _aligned(verdict: Verdict) -> list[str]:
+    """``at equal multiples of the crossing: -0.01 nats [-0.04, 0.02], speed``, with the sign of the effect before."""
     if verdict.aligned is None or verdict.aligned.interval is None:
-        return ""
+        return []
     turns = (verdict.effect or 0.0) < 0 and verdict.claim.relation not in _SIGNED
     interval = _turned(verdict.aligned.interval) if turns else verdict.aligned.interval
     if interval.mean is None or interval.half is None:
-        return ""
-    value = fixed(interval.mean, places(interval.half, interval.mean))
-    unit = _unit(verdict)
-    return f"; at equal multiples of the crossing {value}{unit} {range_text(interval)}: {verdict.aligned.kind}"
+        return []
+    value = f"{fixed(interval.mean, places(interval.half, interval.mean))}{_unit(verdict)} {range_text(interval)}"
+    return [f"at equal multiples of the crossing: {value}, {verdict.aligned.kind}"]
 
 
 def finding(verdict: Verdict) -> str:
@@ -161,7 +163,7 @@ def _trend(verdict: Verdict, effect: float, by: str, unit: str) -> str:
 def _interaction(verdict: Verdict, effect: float, by: str, unit: str) -> str:
     a, b, c, d = verdict.sides
     more = "more" if effect >= 0 else "less"
-    return f"{a} beats {b} in {verdict.metric} by {more} than {c} beats {d}; the differences differ by {by}"
+    return f"{a} beats {b} in {verdict.metric} by {more} than {c} beats {d}: the differences differ by {by}"
 
 
 def _spread(verdict: Verdict, effect: float, by: str, unit: str) -> str:
@@ -189,15 +191,15 @@ def _sign(effect: float) -> str:
     return "-" if effect < 0 else ""
 
 
-def _why(verdict: Verdict, unit: str) -> str:
+def _why(verdict: Verdict, unit: str) -> list[str]:
     parts = [f"open: {verdict.reason}"] if verdict.reason else []
-    parts += [verdict.remarks] if verdict.remarks else []
+    parts += verdict.notes
     if verdict.outcome == NOT_RESOLVED and verdict.detectable:
         smallest = fixed(verdict.detectable, places(verdict.detectable, verdict.detectable))
         what = {"ratio": "ratio", "ordering": "smallest step", "trend": "slope"}.get(verdict.claim.relation, "effect")
         size = smallest if what == "ratio" else f"{smallest}{unit}"
         parts.append(f"the test has {100 * POWER:g} % power for a true {what} of {size}")
-    return "".join(f"; {part}" for part in parts)
+    return parts
 
 
 def _turned(interval: Interval) -> Interval:

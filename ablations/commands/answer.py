@@ -33,7 +33,7 @@ def command(
         settings, spans = made.finetuning, task_named(made.task).shape
         if settings is None or not isinstance(spans, Spans):
             raise ConfigError(
-                [f"{record.id} was fine-tuned on '{made.task}', which is no reading task; name a run on SQuAD"]
+                [f"{record.id} was fine-tuned on '{made.task}', which is no reading task. Name a run on SQuAD."]
             )
         finetuning_run = FinetuningRun(made.system, made.task, settings, made.seed, None)
         example = Question("asked", question, sys.stdin.read() if context == "-" else context, ())

@@ -80,9 +80,9 @@ def _pretraining(prefix: str, records: "Records") -> "Run":
     record = recorded(prefix, records)
     run = record.run()
     if run.task:
-        start = f"; it started from {run.parents[0]}" if run.parents else ""
+        start = f" It started from {run.parents[0]}." if run.parents else ""
         what = f"a {KINDS[run.kind].noun} on {run.task}"
-        raise ConfigError([f"run {run.id} is {what}; only pretrainings can be exported{start}"])
+        raise ConfigError([f"run {run.id} is {what}. Only pretrainings can be exported.{start}"])
     if record.outcome != "done":
         raise ConfigError([f"run {run.id} ended as {record.outcome} and left no weights"])
     return run
@@ -261,7 +261,7 @@ def _finetuned(finetuning_run: "FinetuningRun", work: Path, name: str, shown: bo
         except Interrupted:
             interrupt.raise_again()
         except Diverged as error:
-            raise ConfigError([f"{error}; a smaller finetuning.optimizer.peak_lr may help"]) from None
+            raise ConfigError([f"{error}. A smaller finetuning.optimizer.peak_lr may help."]) from None
 
 
 @contextmanager

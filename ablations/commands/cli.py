@@ -195,7 +195,7 @@ def run(
         if source is not None:
             parameters = notebooks.checked(source, grid, common | changed | parameters, grids.read(grid).axes)
         elif parameters:
-            raise typer.BadParameter("-p sets parameters of a notebook; drop -p or --no-notebook")
+            raise typer.BadParameter("-p sets parameters of a notebook. Drop -p or --no-notebook.")
         overridden: dict[str, Any] = changed | {"seeds": seeds, "filters": filters}
         if source is not None:
             overridden |= {"axes": notebooks.axes(source, parameters), "set": parameters.get("set")}
@@ -381,7 +381,7 @@ def logs(
         matches = [path for path in folders if path.name.startswith(run) and (path / "log.txt").exists()]
         if len(matches) != 1:
             names = ", ".join(path.name for path in folders[:20]) or "none"
-            raise ConfigError([f"{len(matches)} runs with a log match '{run}'; runs on this machine: {names}"])
+            raise ConfigError([f"{len(matches)} runs with a log match '{run}'. Runs on this machine: {names}"])
         with open_plain(matches[0] / "log.txt") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - LARGEST))
             text = file.read(LARGEST).decode(errors="replace")

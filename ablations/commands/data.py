@@ -43,7 +43,7 @@ def data(
         for group, members in groupby(listed, key=lambda item: item.group):
             _show(group, list(members))
         echo("Sizes of data sets that are neither pinned nor available are published ones. Pinned fingerprints are not")
-        echo("compared with your files; to compare them, run `ablations data verify`.")
+        echo("compared with your files. To compare them, run `ablations data verify`.")
 
 
 def _show(group: str, members: "list[Item]") -> None:
@@ -90,7 +90,7 @@ def verify(
         wrong = sum(finding.state == "wrong" for finding in findings)
         read = sum(finding.present for finding in findings)
         found = {"data": [finding.to_dict() for finding in findings], "names": [finding.name for finding in findings]}
-        tell(found, form, "names", f"{read} of {len(findings)} data sets are available; wrong: {wrong}")
+        tell(found, form, "names", f"{read} of {len(findings)} data sets are available. Wrong: {wrong}")
     if wrong:
         raise typer.Exit(1)
 

@@ -41,7 +41,7 @@ def command(
 
     if former:
         line = " ".join(["ablations finetune --from", former, *(f"--task {name}" for name in task or [])])
-        raise typer.BadParameter(f"evaluate trains nothing and has no --from; to fine-tune a checkpoint: {line}")
+        raise typer.BadParameter(f"evaluate trains nothing and has no --from. To fine-tune a checkpoint: {line}")
     if not model:
         raise typer.BadParameter("name a model: the first digits of a finished pretraining, or a checkpoint's folder")
     with reporting_errors():
@@ -83,7 +83,7 @@ def _asked(study: Any, tasks: list[str], changes: dict[str, Any]) -> "dict[str, 
         raise ConfigError([f"there is no task: add --task, once or more, of {able}"])
     for name in names:
         if zero_shot_named(name).of_run:
-            raise ConfigError([f"'{name}' is made from the text of a grid's own runs; for a model alone leave it out"])
+            raise ConfigError([f"'{name}' is made from the text of a grid's own runs. For a model alone leave it out."])
         ZERO_SHOT[name].check()
     return {name: measuring(changes, name) if changes or name not in of_grid else of_grid[name] for name in names}
 

@@ -98,7 +98,7 @@ def _prompts(given: Sequence[str] | None, file: Path | None) -> list[str]:
             raise ConfigError([Problem("--file", f"{file} is not UTF-8 text")]) from None
         prompts += [line for line in lines if line.strip()]
         if not prompts:
-            raise ConfigError([Problem("--file", f"{file} has no prompt; write one a line")])
+            raise ConfigError([Problem("--file", f"{file} has no prompt. Write one a line.")])
     return prompts or [""]
 
 
@@ -166,7 +166,7 @@ def _check_lengths(opened: "Opened", asked: Sequence["Question"], neutral: str, 
                     wrong.append(Problem(question.where if prompt == question.prompt else "--neutral", told))
                 elif windows is None and len(before) + len(after) > most:
                     told = f"prompt and option {option!r} have {len(before) + len(after)} tokens, but the model has "
-                    wrong.append(Problem(question.where, f"{told}{most} positions; shorten them, or add --stride"))
+                    wrong.append(Problem(question.where, f"{told}{most} positions. Shorten them, or add --stride."))
     if wrong:
         raise ConfigError(dict.fromkeys(wrong))
 

@@ -22,7 +22,7 @@ def command(
         changes = values(set, "--set")
         if system is None:
             if changes:
-                raise typer.BadParameter("--set changes one system; name it")
+                raise typer.BadParameter("--set changes one system. Name it.")
             _print_published(form)
         else:
             _print_system(_named(system).but(**changes), plain(form, "one system"))
@@ -82,7 +82,7 @@ def _print_system(system: "System", form: Format) -> None:
             echo(f"  {line}")
         means = ", means over steps of several lengths" * (len(system.shown()) > 1)
         echo(
-            f"  {quantity(system.flops_per_token())} FLOPs a token, {quantity(system.flops_per_step())} FLOPs a step "
+            f"  {quantity(system.flops_per_token())} FLOPs per token, {quantity(system.flops_per_step())} per step "
             f"of {quantity(system.tokens_per_step())} tokens, forward and backward{means}"
         )
     listing([{"knob": k, "value": v, "meaning": docs[k].description or ""} for k, v in knobs.items()], form, "knob")

@@ -17,7 +17,7 @@ _PROMISED = 0.05  # of grids may have a false finding
 _INTRODUCTION = """# Can the statistics be trusted?
 
 We applied the formulas for measured grids to simulated ones, whose truth is known. `ablations simulate` rebuilds this
-page in a few minutes, byte for byte with the pinned libraries; it reads no record and trains nothing.
+page in a few minutes, byte for byte with the pinned libraries. It reads no record and trains nothing.
 
 """
 
@@ -130,14 +130,15 @@ def _of_coverage(rows: "Sequence[Row]") -> str:
     return (
         "A grid has eight cells, and each variant is compared with the baseline. Intervals with moderated variances, "
         f"which decide verdicts, cover the true difference in {_range([row['coverage'] for row in alike])} of "
-        f"contrasts if all cells vary alike (4 and 8 seeds), and in {_range([row['coverage'] for row in others])} if "
-        "some have 4 or 9 times the variance of others. The single contrast that is covered least has "
-        f"{_percent(lowest['lowest'])} ({lowest['noisier cells']}, {lowest['seeds']} seeds), and the one covered most "
-        f"{_percent(highest['highest'])}: two quiet cells among noisy ones have wider intervals than they need. One "
+        "contrasts if all cells vary alike (4 and 8 seeds). They cover it in "
+        f"{_range([row['coverage'] for row in others])} if some have 4 or 9 times the variance of others. The single "
+        f"contrast that is covered least has {_percent(lowest['lowest'])} ({lowest['noisier cells']}, "
+        f"{lowest['seeds']} seeds), and the one covered most {_percent(highest['highest'])}. Two quiet cells among "
+        "noisy ones have wider intervals than they need. One "
         f"variance for all cells would cover as little as {_percent(min(row['lowest'] for row in tight))}. If all "
         f"cells vary alike, the intervals of 4 seeds are {widths[0] / widths[1]:.2f} times as wide as with each cell's "
-        f"own variance, where one pooled variance would give {widths[2] / widths[1]:.2f}: the price of not knowing "
-        f"that they do. With heavy tails they cover {_range([row['coverage'] for row in heavy])}, with skewed noise "
+        f"own variance. One pooled variance would give {widths[2] / widths[1]:.2f}: the price of not knowing that they "
+        f"do. With heavy tails they cover {_range([row['coverage'] for row in heavy])}, with skewed noise "
         f"{_range([row['coverage'] for row in skewed])}."
     )
 
@@ -171,10 +172,10 @@ def _of_examples(rows: "Sequence[Row]") -> str:
     both = [row["coverage"] for row in rows if row["method"] == "seeds and examples"]
     return (
         "All runs answer the same 300 questions, so no number of seeds shows the error that lies in their choice. "
-        "An interval that knows the noise of runs only covers the difference over new questions in "
-        f"{of(alike, 'seeds')} of grids with {most} seeds, and less with every seed, where the runs of a variant are "
-        f"much alike; where they differ, the questions hardly matter ({of(differ, 'seeds')}). With the noise of "
-        f"examples, which verdicts use where scores by example are kept, intervals cover {_range(both)} throughout."
+        "An interval that knows the noise of runs only covers the difference over new questions less with every seed. "
+        f"With {most} seeds it covers it in {of(alike, 'seeds')} of grids where the runs of a variant are much alike. "
+        f"Where they differ, the questions hardly matter ({of(differ, 'seeds')}). Verdicts use the noise of examples "
+        f"where scores by example are kept. Their intervals cover {_range(both)} throughout."
     )
 
 
@@ -215,14 +216,14 @@ def _of_families(rows: "Sequence[Row]") -> tuple[str, str]:
     answer = (
         f"Each grid is judged at {LOOKS.n[0]} seeds, and what is open at {LOOKS.n[1]}, by Holm's procedure within "
         f"looks. With moderated variances {_range([row['moderated'] for row in rows])} of grids have a false finding, "
-        "over families of 1, 5 and 9, whichever cells are noisier (largest: "
-        f"{_percent(worst['moderated'], 2)}, standard error {_percent(worst['standard error'], 2)}). "
+        "over families of 1, 5 and 9, whichever cells are noisier. The largest share is "
+        f"{_percent(worst['moderated'], 2)} (standard error {_percent(worst['standard error'], 2)}). "
         f"{_kept(worst['moderated'], worst['standard error'])} Each cell's own variance errs in up to "
         f"{_percent(own)} of grids, one pooled variance in up to "
-        f"{_percent(pooled)}; two looks at 5 % without correction in up to {_percent(uncorrected)}. A variant that "
-        "fails in a fifth of its runs does not harm the other claims. Its own claim is another matter: against the "
-        f"mean over failures and successes it errs in {_range(failing)} of grids, because {LOOKS.n[0]} seeds often see "
-        "no failure. No test of means can repair that; such runs are shown one by one."
+        f"{_percent(pooled)}. Two looks at 5 % without correction err in up to {_percent(uncorrected)}. A variant that "
+        "fails in a fifth of its runs does not harm the other claims. Its own claim is another matter. Against the "
+        f"mean over failures and successes it errs in {_range(failing)} of grids: {LOOKS.n[0]} seeds often see no "
+        "failure. No test of means can repair that. Such runs are shown one by one."
     )
     methods = ("moderated", "own variances", "one pooled variance", "uncorrected")
     lines = [
@@ -250,10 +251,10 @@ def _of_trunks(rows: "Sequence[Row]") -> str:
         f"Three or five arms, the control among them, are judged at {LOOKS.n[0]} trunks, and what is open at "
         f"{LOOKS.n[1]}. "
         "Verdicts take the differences within trunks as the sample, with one degree of freedom less than trunks. In "
-        f"families of {', '.join(map(str, families[:-1]))} and {families[-1]} this errs in {errs} of grids; whichever "
+        f"families of {', '.join(map(str, families[:-1]))} and {families[-1]} this errs in {errs} of grids. Whichever "
         "arm is noisier changes nothing but chance. Its intervals cover "
         f"{_range([row[name] for row in inside for name in ('lowest', 'highest')])} for any single arm. The residuals "
-        "of arms and trunks together, moderated, have more degrees of freedom, but err in up to "
+        "of arms and trunks together, moderated, have more degrees of freedom. They err in up to "
         f"{_percent(worst['errs'])} ({worst['arms']} arms, {worst['noisier cells']}) and cover as little as "
         f"{_percent(min(row['lowest'] for row in both))}. Runs taken as separate draws err in "
         f"{_range([row['errs'] for row in alike])} where trunks matter most: they see next to nothing."
@@ -285,12 +286,12 @@ def _of_pairs(rows: "Sequence[Row]") -> str:
     worst, before = (max(_among(of, scores="normal"), key=lambda row: row["errs"]) for of in (formula, apart))
     return (
         "Two arms are fine-tuned from the same seeds and answer the same examples. Their seed effects correlate by 0 "
-        "to .97. The differences vary over seeds, over examples, and over both together; verdicts count all three "
+        "to .97. The differences vary over seeds, over examples, and over both together. Verdicts count all three "
         "parts, none below 0. The degrees of freedom are Satterthwaite's, with the share of the seeds at its upper "
-        f"90 % limit. Holm's procedure over 14 such claims errs in at most {errs} seeds; the promise is 5 %. Single "
+        f"90 % limit. Holm's procedure over 14 such claims errs in at most {errs} seeds. The promise is 5 %. Single "
         f"intervals cover {_range([row['coverage'] for row in families])}, of right and wrong answers "
         f"{_range([row['coverage'] for row in answered])}. So with few seeds that hardly differ, intervals are wider "
-        "than they had to be if that were known. Satterthwaite's formula as it stands errs in up to "
+        "than they had to be if that were known. Satterthwaite's formula by itself errs in up to "
         f"{_percent(worst['errs'])} of grids ({worst['seeds']} seeds). Few seeds often show less than their part, and "
         "then the formula also claims the many degrees of freedom of the examples. Student's paired test of seeds "
         f"alone covers as little as {_percent(min(row['coverage'] for row in alone))}, for it does not know the noise "
@@ -314,7 +315,7 @@ def _pair_table(rows: "Sequence[Row]") -> str:
     headings = ["variance over examples", "over seeds", "correlation", "examples"]
     for what in ("errs, family of 14", "covers", "covers, right or wrong"):
         headings += [f"{what}, n = {n}" for n in seeds]
-    return markdown(Sheet(headings, lines, left=3, notes=["The rule of verdicts; the other three are in the file."]))
+    return markdown(Sheet(headings, lines, left=3, notes=["The rule of verdicts. The other three are in the file."]))
 
 
 def _of_power(rows: "Sequence[Row]") -> str:
@@ -325,13 +326,13 @@ def _of_power(rows: "Sequence[Row]") -> str:
     moderated = two["moderated"]
     gap = max(row["formula"] - row["first look"] for row in rows if row["method"] == "moderated")
     return (
-        f"In a family of {largest} whose cells vary alike, a difference of two standard deviations of a run is found "
-        f"in {_percent(moderated['first look'], 0)} of grids at {LOOKS.n[0]} seeds and in "
-        f"{_percent(moderated['both looks'], 0)} by {LOOKS.n[1]}, with {moderated['seeds']:.1f} seeds on average. Each "
+        f"In a family of {largest} whose cells vary alike, {_percent(moderated['first look'], 0)} of grids find a "
+        f"difference of two standard deviations of a run at {LOOKS.n[0]} seeds. By {LOOKS.n[1]} seeds "
+        f"{_percent(moderated['both looks'], 0)} find it, with {moderated['seeds']:.1f} seeds on average. Each "
         f"cell's own variance would find {_percent(two['own variances']['both looks'], 0)}, one pooled variance "
         f"{_percent(two['one pooled variance']['both looks'], 0)}. The formula behind every detectable effect promises "
-        f"up to {100 * gap:.0f} percentage points more than the first look finds, because the variances of a grid are "
-        "not known."
+        f"up to {100 * gap:.0f} percentage points more than the first look finds. The reason is that the variances of "
+        "a grid are not known."
     )
 
 
@@ -357,8 +358,8 @@ def _of_same(rows: "Sequence[Row]") -> str:
     quiet = [_percent(1 - row["share wrong"]) for row in rows[:4]]
     return (
         "The code that judges published claims judged simulated records at two looks. The same variant under two names "
-        f"is *not resolved* in {quiet[0]} of grids; a grid of seven such claims has no other verdict in {quiet[1]}, "
-        f"with a baseline of 4 times the variance in {quiet[2]}, of 9 times in {quiet[3]}. The promise is 95 %. A true "
+        f"is *not resolved* in {quiet[0]} of grids. A grid of seven such claims has no other verdict in {quiet[1]}. "
+        f"With a baseline of 4 times the variance it is {quiet[2]}, of 9 times {quiet[3]}. The promise is 95 %. A true "
         f"difference of the size that one look at {rows[-1]['seeds']} seeds detects with 80 % power is found in "
         f"{_percent(rows[-1]['replicates'])} of grids."
     )
@@ -390,16 +391,17 @@ def _of_alignment(rows: "Sequence[Row]") -> tuple[str, str]:
         "Two arms differ in speed alone, one curve being the other's stretched in time, or in quality alone, by a "
         "constant. Curves and noise are as in the records. Arms that differ in speed are called *quality* in at most "
         f"{_percent(worst['quality'])} of grids, over 3, 4 and 8 seeds (standard error "
-        f"{_percent(worst['standard error'])}); arms that differ by a constant are called *speed* in at most "
+        f"{_percent(worst['standard error'])}). Arms that differ by a constant are called *speed* in at most "
         f"{_percent(wrong['speed'])}. Both classes need their second condition. By the interval at the largest "
         f"multiple alone, speed is called quality in up to {_percent(max(r['quality by the end'] for r in straight))} "
-        "of grids, and where curves flatten at the end of the schedule, as those of the records do, in up to "
-        f"{_percent(max(r['quality by the end'] for r in flat))}: so it must hold at {EARLIER:.2f} of that multiple "
+        "of grids. Where curves flatten at the end of the schedule, as those of the records do, it is up to "
+        f"{_percent(max(r['quality by the end'] for r in flat))}. So it must hold at {EARLIER:.2f} of that multiple "
         "too. By the band alone, a constant is called speed in up to "
         f"{_percent(max(row['speed by size'] for row in quality))}: so what an offset would leave must be excluded. "
         "The price is that much stays open. At 4 seeds a difference of 0.2 nats is called by its name in "
-        f"{_range(told['speed'])} of grids if it is speed, in {_range(told['quality'])} if it is quality, by how far "
-        "beyond the crossing both arms come and how straight the curves are. A bootstrap over runs would call speed "
+        f"{_range(told['speed'])} of grids if it is speed. If it is quality, it is in {_range(told['quality'])}. That "
+        "depends on how far beyond the crossing both arms come and how straight the curves are. A bootstrap over runs "
+        "would call speed "
         f"quality in up to {_percent(max(row['quality by bootstrap'] for row in again))} of grids without a flat end, "
         f"where the t interval does in {_percent(max(row['quality by the end'] for row in again))}."
     )
@@ -413,5 +415,5 @@ def _of_alignment(rows: "Sequence[Row]") -> tuple[str, str]:
                       fixed(found[0]["aligned"], 3), fixed(found[0]["left by an offset"], 3), *said])  # fmt: skip
     seeds = dict.fromkeys(row["seeds"] for row in rows)
     headings = ["truth", "form", "end", "multiple", "effect", "aligned", "an offset would leave"]
-    notes = ["Said: quality / speed; the rest is open. Multiple: of its crossing that the slower arm reaches."]
+    notes = ["Said: quality / speed. The rest is open. Multiple: of its crossing that the slower arm reaches."]
     return answer, markdown(Sheet([*headings, *(f"said, n = {n}" for n in seeds)], lines, left=3, notes=notes))

@@ -33,9 +33,9 @@ _ADVICE = {  # error number -> what to do about a path; by default another place
     errno.EPERM: "let its owner give you permission, or name another place",
     errno.EROFS: "name a place on another file system",
     errno.ENOENT: "check the path",
-    errno.ENOTDIR: "a part of the path is no folder; check it",
+    errno.ENOTDIR: "A part of the path is no folder. Check it.",
     errno.EISDIR: "name a file",
-    errno.ELOOP: "a link there leads to itself; remove it",
+    errno.ELOOP: "A link there leads to itself. Remove it.",
     errno.ENAMETOOLONG: "choose a shorter name",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
 }
@@ -71,7 +71,7 @@ def plain(form: Notation, what: str) -> Format:
         typer.BadParameter: For a notation of documents.
     """
     if form is Notation.tex:
-        raise typer.BadParameter(f"--format {form.value} is for tables; {what} is printed as {', '.join(Format)}")
+        raise typer.BadParameter(f"--format {form.value} is for tables. Allowed for {what}: {', '.join(Format)}")
     return Format(form.value)
 
 
@@ -224,7 +224,7 @@ def reporting_errors() -> Iterator[None]:
         complain([message])
         raise typer.Exit(WRONG) from None
     except KeyboardInterrupt:
-        echo("interrupted; run the command again to continue", err=True)
+        echo("interrupted. Run the command again to continue.", err=True)
         raise typer.Exit(130) from None
     finally:
         warnings.showwarning = usual
@@ -239,12 +239,12 @@ def _of_path(error: OSError) -> str:
     if isinstance(error, (CacheError, StoreError)):  # they say what to do
         return str(error)
     if is_full(error):
-        return f"{error.filename}: {error.strerror}; free some space and try again"
+        return f"{error.filename}: {error.strerror}. Free some space and try again."
     if error.errno is None or not isinstance(error.filename, (str, bytes, os.PathLike)):
         return ""
     names = filter(None, (error.filename, error.filename2))
     places = " -> ".join(os.fsencode(name).decode(errors="backslashreplace") for name in names)
-    advice = "" if isinstance(error, Refused) else f"; {_ADVICE.get(error.errno, 'name another place')}"
+    advice = "" if isinstance(error, Refused) else f". {_ADVICE.get(error.errno, 'Name another place.')}"
     return f"{places}: {error.strerror}{advice}"
 
 
@@ -435,7 +435,7 @@ def existing_folder(results_dir: str | None) -> Path:
 
     folder = results(results_dir)
     if not folder.is_dir():
-        raise ConfigError([Problem("--results-dir", f"there is no folder {folder}; `ablations run` makes one")])
+        raise ConfigError([Problem("--results-dir", f"there is no folder {folder}. `ablations run` makes one.")])
     return folder
 
 
@@ -517,7 +517,7 @@ def moment(duration: str | None) -> float | None:
         return None
     found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)([smh])", duration)
     if not found or not float(found[1]):
-        raise ConfigError([Problem("--for", f"{duration!r} is no time; write it as 90s, 20m or 2.5h")])
+        raise ConfigError([Problem("--for", f"{duration!r} is no time. Write it as 90s, 20m or 2.5h.")])
     return time.monotonic() + float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
 
 
@@ -547,6 +547,6 @@ def values(pairs: list[str] | None, option: str) -> dict[str, Any]:
     for name, text in split:
         if name in read:
             both = f"{name}=[{', '.join(value for key, value in split if key == name)}]"
-            raise ConfigError([Problem(option, f"{name!r} is given twice; write several values as one list: {both!r}")])
+            raise ConfigError([Problem(option, f"{name!r} is given twice. Write several values as one list: {both!r}")])
         read[name] = strict_yaml.value(text)
     return read

@@ -27,7 +27,7 @@ _HEADINGS = {
 }
 _SHARES = ("one_piece_words", "continuations", "unknown", "unused")
 _NOTES = (
-    "Held-out text, at most a million words. Words are separated by spaces; shares of words and continuations (pieces",
+    "Held-out text, at most a million words. Words are separated by spaces. Shares of words and continuations (pieces",
     "after a word's first) are of words of letters and digits alone. Bytes count the space before a word. Unused:",
     "share of the vocabulary that this text does not use. Speed: each distinct word is encoded once.",
 )
@@ -84,9 +84,7 @@ def _asked(
     given = {path: values for path, values in changes.items() if values}
     if grid is not None:
         if given or lowercase is not None:
-            text = (
-                "a grid says itself which tokenizers it has; leave out GRID or --kind, --vocab-size, --corpora, --cased"
-            )
+            text = "a grid has its own tokenizers. Leave out GRID or --kind, --vocab-size, --corpora, --cased."
             raise ConfigError([Problem("GRID", text)])
         return list(dict.fromkeys(cell.system.data for cell in Study(grid, scale).resolve().cells))
     base = filling.bert(scale).data

@@ -88,7 +88,7 @@ def remove(going: Iterable[Path]) -> dict[Path, str]:
             cached.vacate(path)
         except OSError as error:
             if os.path.lexists(path):  # or another process has removed it
-                left[path] = f"{error.filename or path}: {error.strerror or error}; let its owner remove it"
+                left[path] = f"{error.filename or path}: {error.strerror or error}. Let its owner remove it."
         for folder in path.parents[: len(path.relative_to(cache()).parts) - 1]:
             with contextlib.suppress(OSError):  # it holds more
                 folder.rmdir()
@@ -98,11 +98,11 @@ def remove(going: Iterable[Path]) -> dict[Path, str]:
 def _in_use(path: Path, store: Records | None) -> str:
     """Why the work folder of a run of a store stays; empty if it does not."""
     if store is None:
-        return "nobody can tell whether it trains now: no note names its results folder (--results-dir does)"
+        return "it may train now: no note names its results folder (--results-dir does)"
     try:
         return "a process trains it now" if store.is_locked(path.name) else ""
     except StoreError as error:
-        return f"nobody can tell whether it trains now: {error.strerror}"
+        return f"it may train now: {error.strerror}"
 
 
 def _store(home: Path, records: Records) -> Records | None:
@@ -130,7 +130,7 @@ def _held(paths: Iterable[Path]) -> dict[Path, str]:
             except Timeout:
                 found[lock.with_suffix("")] = "a process makes it now"
             except OSError as error:
-                found[lock] = f"nobody can tell whether it is held: {error.strerror or error}"
+                found[lock] = f"it may be held: {error.strerror or error}"
     return found
 
 

@@ -124,7 +124,7 @@ def linear(
     weights = summed(terms)
     empty = [cell for cell in weights if not samples.get(cell)]
     if empty:
-        raise ValueError(f"no value of {', '.join(map(str, empty))}; an estimate needs one of each cell")
+        raise ValueError(f"no value of {', '.join(map(str, empty))}. An estimate needs one of each cell.")
     count = {cell: len(samples[cell]) for cell in weights}
     value = math.fsum(weight * value / count[cell] for cell, weight in weights.items() for value in samples[cell])
     n = min(count.values(), default=0)
@@ -172,7 +172,7 @@ def blocked(
     counts = {len(samples.get(cell, ())) for cell in weights}
     if len(counts) > 1:
         numbers = ", ".join(map(str, sorted(counts)))
-        raise ValueError(f"cells have {numbers} blocks; sums need the same ones of each cell")
+        raise ValueError(f"cells have {numbers} blocks. Sums need the same ones of each cell.")
     sums = [
         math.fsum(weight * samples[cell][block] for cell, weight in weights.items()) for block in range(max(counts))
     ]

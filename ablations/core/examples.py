@@ -38,7 +38,7 @@ def example_variance(
     sums = _residuals(values[None], documents, counts)
     groups = sums.shape[1]
     if groups < 2:
-        raise ValueError(f"examples of {groups} document(s); the spread over documents needs at least two")
+        raise ValueError(f"examples of {groups} document(s). The spread over documents needs at least two.")
     variance = groups / (groups - 1) * float((sums**2).sum()) / counts.sum() ** 2
     return Variance(max(0.0, float(variance) - runs), float(groups - 1))
 

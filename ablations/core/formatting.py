@@ -186,6 +186,11 @@ _JOINERS = "\u200c\u200d"  # between letters of Persian and Hindi, and between t
 _UNUSUAL = re.compile(rf"[^\n -~{_JOINERS}]")
 
 
+def capital(text: str) -> str:
+    """The text with its first letter in upper case, as a sentence begins."""
+    return text[:1].upper() + text[1:]
+
+
 def split_unit(label: str) -> tuple[str, str]:
     """``held-out loss (nats)`` -> ``("held-out loss", "nats")``; no unit without brackets."""
     name, bracket, unit = label.rstrip(")").rpartition(" (")

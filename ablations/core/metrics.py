@@ -19,7 +19,7 @@ def _asked(name: str, question: str) -> dict[str, str]:
     auc = "area under the ROC curve"
     return {
         f"heldout.{name}_accuracy": f"share of correct held-out pairs: {question}",
-        f"heldout.{name}_pairs": "number of these pairs; matched ones may be fewer than were asked for",
+        f"heldout.{name}_pairs": "number of these pairs (of matched ones, perhaps fewer than the number set)",
         f"heldout.{name}_auc": f"{auc} on the same pairs: how often one of label 1 scores above one of label 0",
         **{f"heldout.{name}_{ending}": f"the same share for {method}" for ending, method in _PAIRS.items()},
         f"heldout.{name}_best_simple_auc": f"the highest {auc} of these simple methods",
@@ -43,8 +43,8 @@ METRICS: dict[str, str] = {
     "heldout.permuted_accuracy": "share of those predictions that are correct, 0 to 1",
     "heldout.permuted_unigram_loss": "the same loss of the unigram baseline: word frequencies alone, nats",
     "heldout.permuted_bigram_loss": "the same loss of the bigram baseline: counts of neighbours that are seen, nats",
-    "heldout.joint_loss": "loss of two neighbouring hidden tokens of different words together, nats: of a masked model "
-    "the sum over both, each alone; of permuted prediction in a random order",
+    "heldout.joint_loss": "loss of two neighbouring hidden tokens of different words together, nats. Of a masked model "
+    "it is the sum over both, each alone, of permuted prediction that in a random order",
     "heldout.joint_alone_loss": "the sum of their losses, each from the context alone, nats",
     "heldout.joint_filled_loss": "the same of one from the context alone and the other with the first filled in, mean "
     "over both orders, nats",
@@ -54,8 +54,8 @@ METRICS: dict[str, str] = {
     "heldout.next_bigram_nats_per_byte": "the same of the bigram baseline, nats per byte",
     "heldout.previous_nats_per_byte": "heldout.previous_loss over the bytes behind its predictions, nats per byte",
     "heldout.previous_bigram_nats_per_byte": "the same of the bigram baseline, nats per byte",
-    "heldout.word_nats_per_byte": "loss of whole hidden words over their bytes, the same words for every tokenizer: "
-    "their pieces from left to right, and the number of pieces at its entropy, nats per byte",
+    "heldout.word_nats_per_byte": "loss of whole hidden words over their bytes, the same words for every tokenizer, "
+    "nats per byte. Pieces count from left to right, and their number at its entropy",
     "heldout.word_first_loss": "loss of the first piece of a hidden word among pieces that begin one, nats per word",
     "heldout.word_bigram_nats_per_byte": "the same of the bigram baseline, nats per byte",
     "heldout.word_length_nats_per_byte": "the part of both that the numbers of pieces cost, nats per byte",
@@ -86,10 +86,10 @@ METRICS: dict[str, str] = {
     "layers.last_angle": "that angle at the last layer, degrees",
     "layers.last_distance": "that distance at the last layer",
     "train.loss": "mean training loss since the last measurement, nats",
-    "glue.bert_average": "mean of the nine scores of BERT's Table 1, on dev sets: both of MNLI, F1 of QQP and MRPC, "
-    "Spearman of STS-B, Matthews of CoLA, no WNLI; 0 to 1",
-    "glue.average": "mean over the nine tasks of GLUE, on dev sets, each by the mean of its measures; 0 to 1",
-    "tasks.mean": "plain mean of the main metric of each task at this scale, no published average; 0 to 1",
+    "glue.bert_average": "mean of the nine scores of BERT's Table 1, on dev sets, 0 to 1. These are both of MNLI, F1 "
+    "of QQP and MRPC, Spearman of STS-B and Matthews of CoLA, without WNLI",
+    "glue.average": "mean over the nine tasks of GLUE, on dev sets, each by the mean of its measures, 0 to 1",
+    "tasks.mean": "plain mean of the main metric of each task at this scale, no published average, 0 to 1",
 }
 PLATEAU = "heldout.plateau"
 ASKED_OF = {"random": "nsp", "swapped": "sop"}  # `format.negatives` -> the question about pairs that training asks
@@ -104,7 +104,7 @@ COSTS = EXACT | {
     "cost.seconds": "seconds of training",
     "cost.tokens_per_second": "tokens presented per second",
     "cost.heldout_tokens_per_second": "tokens of a held-out stream that are predicted per second, read as evaluation.* "
-    "says; on a CPU of processor time",
+    "says (on a CPU, of processor time)",
 }
 HELDOUT = ("heldout.loss", "heldout.next_loss", "heldout.previous_loss")  # of masked models, of one-directional models
 BY_SEQUENCE = (*HELDOUT, "heldout.joint_loss", "heldout.joint_alone_loss", "heldout.joint_filled_loss")  # kept for each

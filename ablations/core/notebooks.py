@@ -92,8 +92,8 @@ def _refuse_unknown(given: Iterable[str], declared: Iterable[str], notebook: str
         if "axes" not in declared or (axis is None and nearest(name, declared)):
             return did_you_mean(name, declared)
         example = last[axis] if axis else next(iter(axes), "model.num_layers")
-        known = f"; this grid has {', '.join(axes)}" if last else ""
-        return f" Values of an axis are given as axes={{{example}: [...]}}{known}"
+        known = f" This grid has {', '.join(axes)}." if last else ""
+        return f" Values of an axis are given as axes={{{example}: [...]}}.{known}"
 
     unknown = [name for name in given if name not in declared]
     if unknown:
@@ -105,7 +105,7 @@ def _declared(source: Path) -> list[str]:
 
     declared = papermill.inspect_notebook(str(source))
     if not declared:
-        raise ConfigError([f"{source.name} declares no parameters; tag the cell that does with 'parameters'"])
+        raise ConfigError([f"{source.name} declares no parameters. Tag the cell that does with 'parameters'."])
     return list(declared)
 
 

@@ -85,7 +85,7 @@ class Records:
             ValueError: If ``run_id`` is not sixteen hexadecimal digits, which keeps every path inside the folder.
         """
         if not _ID.fullmatch(run_id):
-            raise ValueError(f"{run_id!r} is not a run id; it must be sixteen lower-case hexadecimal digits")
+            raise ValueError(f"{run_id!r} is not a run id. It must be sixteen lower-case hexadecimal digits.")
         return self.folder / "records" / run_id[:2] / f"{run_id}.json"
 
     def work_folder(self, run_id: str) -> Path:
@@ -192,7 +192,7 @@ class Records:
         data["checksum"] = checksum(data)
         text = to_json(data)
         if len(text) > LARGEST_RECORD:
-            message = f"the record has {len(text):,} bytes; at most {LARGEST_RECORD:,} are allowed"
+            message = f"the record has {len(text):,} bytes. At most {LARGEST_RECORD:,} are allowed."
             raise StoreError(errno.EMSGSIZE, message, str(path))
         check_inside(path.parent, self.folder)
         if path.is_dir() and not path.is_symlink():  # what is in it may be somebody's
@@ -202,7 +202,7 @@ class Records:
         existing = self.examine(record.id)
         if isinstance(existing, Record):
             return existing
-        reason = existing.message if existing else "was removed while it was written; try again"
+        reason = existing.message if existing else "was removed while it was written. Try again."
         raise StoreError(errno.EEXIST, reason, str(path))
 
     def _stays(self, path: Path) -> bool:
@@ -265,7 +265,7 @@ class Records:
         try:
             record = _parsed(path, self.folder)
             if path != self.path(record.id):
-                message = f"holds the record of {record.id}; rename it to {record.id}.json or delete it"
+                message = f"holds the record of {record.id}. Rename it to {record.id}.json or delete it."
                 raise Flawed("misplaced", message)
         except FileNotFoundError:
             return None
@@ -283,8 +283,8 @@ class Records:
         except ConfigError as error:
             return self._damage(path, "drifted", f"its configuration is no longer readable: {error.problems[0]}")
         except KeyError as error:  # of a text or a package that the run depends on
-            return self._damage(path, "drifted", f"its configuration lacks {error}; {REMEDY}")
-        message = f"its configuration now hashes to {now}; a setting changed its meaning without a migration"
+            return self._damage(path, "drifted", f"its configuration lacks {error}. {REMEDY}")
+        message = f"its configuration now hashes to {now}. A setting changed its meaning without a migration."
         return self._damage(path, "drifted", message) if now != entry.id else None
 
     def _damage(self, path: Path, flaw: Flaw, message: str) -> Damage:
@@ -354,8 +354,8 @@ def _entries(folder: Path) -> list[Path]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        advice = "; let its owner give you permission (chmod -R g+rwX)" if isinstance(error, PermissionError) else ""
-        reason = f"{error.strerror}: its records cannot be read{advice}"
+        advice = " Let its owner give you permission (chmod -R g+rwX)." if isinstance(error, PermissionError) else ""
+        reason = f"{error.strerror}: its records cannot be read.{advice}"
         raise StoreError(error.errno or errno.EIO, reason, str(folder)) from error
 
 

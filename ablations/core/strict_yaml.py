@@ -71,7 +71,7 @@ class Document:
         if not isinstance(part, dict) or old not in part:
             return
         if new in part:
-            self.complain((*path, old), f"is another word for '{new}', which is given too; leave one of them out")
+            self.complain((*path, old), f"is another word for '{new}', which is given too. Leave one of them out.")
         part[new] = part.pop(old)
         path = self.written(path)
         before, place = (*path, old), len(path)
@@ -195,7 +195,7 @@ def named(what: str, folders: Iterable[Path]) -> dict[str, Path]:
     for folder in folders:
         for file in sorted(folder.glob("*.yaml")):
             if file.stem in files and not file.samefile(files[file.stem]):
-                raise ConfigError([f"two {what} are called '{file.stem}': {files[file.stem]} and {file}; rename one"])
+                raise ConfigError([f"two {what} are called '{file.stem}': {files[file.stem]} and {file}. Rename one."])
             files[file.stem] = file
     return files
 
@@ -265,7 +265,7 @@ def _composed(text: str) -> yaml.Node | None:
 def _text(file: Path) -> str:
     size = file.stat().st_size
     if size > _LARGEST_FILE:
-        raise yaml.YAMLError(f"it has {size:,} bytes; at most {_LARGEST_FILE:,} are allowed")
+        raise yaml.YAMLError(f"it has {size:,} bytes. At most {_LARGEST_FILE:,} are allowed.")
     return read_text(file, _LARGEST_FILE)
 
 
@@ -273,7 +273,7 @@ def _syntax(document: Document, error: yaml.MarkedYAMLError) -> None:
     mark = error.problem_mark or error.context_mark
     message = error.problem or error.context or "cannot be parsed"
     if "'\\t'" in message or "tab" in message:
-        message = "a tab is not allowed here; indent with spaces"
+        message = "a tab is not allowed here. Indent with spaces."
     elif mark is not None:
         message = f"{message} (column {mark.column + 1})"
     document.complain((), message, line=mark.line + 1 if mark else 1)
@@ -320,7 +320,7 @@ class _Reader:
             line = key_node.start_mark.line + 1
             key = self._scalar(key_node, path) if isinstance(key_node, yaml.ScalarNode) else None
             if not isinstance(key, str):
-                self.document.complain(path, "a key must be text; put it in quotes", line)
+                self.document.complain(path, "a key must be text. Put it in quotes.", line)
             elif key in mapping:
                 first = self.document.lines[(*path, key)]
                 self.document.complain((*path, key), f"is written twice (first on line {first})", line)
@@ -346,7 +346,7 @@ class _Reader:
         if _INTEGER.fullmatch(text):
             return int(text) if len(text) < 20 else self._unclear(node, path, "is too large a number")
         if _LEADING_ZERO.fullmatch(text):
-            return self._unclear(node, path, "could be octal; drop the leading zero, or quote it")
+            return self._unclear(node, path, "could be octal. Drop the leading zero, or quote it.")
         if _REAL.fullmatch(text):
             number = float(text)
             return number if math.isfinite(number) else self._unclear(node, path, "is too large a number")

@@ -107,7 +107,7 @@ def _of_all(entries: Sequence[Entry], rows: Sequence[tuple[str, dict[str, int]]]
     measured = total - sum(counts[name] for _, counts in rows for name in (NOT_RUN, NO_GRID))
     rest = len(entries) - total
     return (
-        f"scale {scale}: {measured} of {total} testable claims measured; {rest} more need a larger scale or other data"
+        f"scale {scale}: {measured} of {total} testable claims measured. {rest} more need a larger scale or other data"
     )
 
 

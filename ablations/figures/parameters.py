@@ -49,7 +49,7 @@ def draw(models: Sequence[Comparison]) -> Figure:
         titles(
             figure,
             "Sharing layers saves parameters, not computing",
-            "Scores as published (Lan et al. 2020; BERT-xlarge in its early versions). "
+            "Scores as published (Lan et al. 2020, BERT-xlarge in its early versions). "
             "Parameters and FLOPs are counted in our own network.",
         )
     return figure

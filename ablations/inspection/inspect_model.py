@@ -72,11 +72,11 @@ class Inspection:
         if len(plan.cells) != 1:
             listed = "; ".join(str(cell.values) for cell in plan.cells)
             raise ConfigError(
-                [f"this view shows one model, but {len(plan.cells)} match; narrow `filters` to one of: {listed}"]
+                [f"this view shows one model, but {len(plan.cells)} match. Narrow `filters` to one of: {listed}"]
             )
         (cell,) = plan.cells
         if not cell.runs:
-            raise ConfigError([f"the search of '{cell.label}' is unfinished; finish it with `ablations run`"])
+            raise ConfigError([f"the search of '{cell.label}' is unfinished. Finish it with `ablations run`."])
         self.run, self.system, self.records = cell.runs[0], cell.runs[0].system, records
         self.record = finished(self.run.id, records, "pretrain")
         self._small = f"{plan.grid.name}, {plan.scale}, {cell_text(cell.values)}; run {self.run.id[:8]}"
@@ -164,7 +164,7 @@ class Inspection:
         pair = list(value) if isinstance(value, (list, tuple)) else []
         if len(pair) != 2 or not (pair[0] in range(1, model.num_layers + 1) and pair[1] in range(1, model.heads + 1)):
             shape = f"a layer from 1 to {model.num_layers} and a head from 1 to {model.heads}, such as [1, 1]"
-            raise ConfigError([f"this model has no head {where!r}; name {shape}"])
+            raise ConfigError([f"this model has no head {where!r}. Name {shape}."])
         return pair[0] - 1, pair[1] - 1
 
     def _transformer(self) -> Transformer:
@@ -233,7 +233,7 @@ class Inspection:
         known = {name: words for name, words in known.items() if words}
         listed = [(name, word) for name, words in known.items() for word in words]
         if len(listed) < 3:
-            return Markdown("*The vocabulary has too few of these words; give others in `groups`.*")
+            return Markdown("*The vocabulary has too few of these words. Give others in `groups`.*")
         vectors = self.vectors.take([word for _, word in listed])
         alike = nearest_alike(vectors, [name for name, _ in listed])
         left_out = sum(map(len, split.values())) - len(listed)
@@ -250,7 +250,7 @@ class Inspection:
             if word in self.vectors.number
         ]
         if not rows:
-            return Markdown("*The vocabulary has none of these words; give others in `words`.*")
+            return Markdown("*The vocabulary has none of these words. Give others in `words`.*")
         return Markdown(markdown(Sheet(["word", "nearest words with the cosine"], rows, left=2)))
 
     def senses(self, word: str = "may", sentences: Mapping[str, Sequence[str]] | None = None) -> SVG:
@@ -266,7 +266,7 @@ class Inspection:
         by_sense = sentences or example_texts.SENSES.get(word)
         if not by_sense:
             known = ", ".join(example_texts.SENSES)
-            raise ConfigError([f"there are no sentences with '{word}'; give `sentences`, or choose one of: {known}"])
+            raise ConfigError([f"there are no sentences with '{word}'. Give `sentences`, or choose one of: {known}"])
         kinds = [kind for kind, listed in by_sense.items() for _ in listed]
         texts = [text for listed in by_sense.values() for text in listed]
         trained, untrained = (word_states(side, self.encoder, texts, word) for side in (self.module, self.untrained))
@@ -315,5 +315,5 @@ class Inspection:
             example = Question("asked", question, passage, ())
             text = answer(networks, self.encoder, spans, settings.max_length, example)
             return Markdown(f"*{markdown_text(question)}* {markdown_text(text or '(the passage does not say)')}")
-        hint = "train one with `ablations run` and a grid with a reading task such as `squad`"
-        return Markdown(f"*No question-answering run of this model found; {hint}.*")
+        hint = "Train one with `ablations run` and a grid with a reading task such as `squad`"
+        return Markdown(f"*No question-answering run of this model found. {hint}.*")

@@ -92,11 +92,11 @@ def _of_cell(study: Study, records: Records) -> str:
         )
     (cell,) = cells
     if not cell.runs:
-        raise ConfigError([f"the search of '{cell.label}' is unfinished; finish it with `ablations run`"])
+        raise ConfigError([f"the search of '{cell.label}' is unfinished. Finish it with `ablations run`."])
     run = cell.runs[0]
     if not records.path(run.id).exists():
         trained = f"`ablations run {study.source} --scale {study.scale}`"
-        raise ConfigError([f"the cell '{cell.label}' has no record of seed {run.seed}; train it with {trained}"])
+        raise ConfigError([f"the cell '{cell.label}' has no record of seed {run.seed}. Train it with {trained}"])
     return run.id
 
 

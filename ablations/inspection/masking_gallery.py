@@ -159,7 +159,7 @@ class Gallery:
             notes=[
                 "Hidden: share of all pieces that are no special ones. Words a group: words with a hidden piece. "
                 "Formula: the mean number of words that is drawn. Spans are longer than drawn where they touch, and "
-                "shorter where a text or the budget ends; names are whatever the text has."
+                "shorter where a text or the budget ends. Names are whatever the text has."
             ],
         )  # fmt: skip
         return Shown(markdown(sheet), numbers)

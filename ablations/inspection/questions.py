@@ -90,7 +90,7 @@ def _json_lines(file: Path) -> Document:
         try:
             document.data.append(json.loads(text))
         except (ValueError, RecursionError) as error:
-            document.complain((), f"is not JSON: {error}; write one question a line, or a list in a .yaml file", line)
+            document.complain((), f"is not JSON: {error}. Write one question a line, or a list in a .yaml file.", line)
         else:
             document.lines[(len(document.data) - 1,)] = line
     return document
@@ -107,7 +107,7 @@ def _check(document: Document, number: int, entry: Any) -> None:
     for name in entry.keys() - _FIELDS.keys():
         document.slip((number, name), "is no field of a question.", _FIELDS)
     if not isinstance(entry.get("prompt", ""), str):
-        document.complain((number, "prompt"), "must be text; put it in quotes")
+        document.complain((number, "prompt"), "must be text. Put it in quotes.")
     if "options" in entry:
         _check_options(document, number, entry)
 
@@ -119,9 +119,9 @@ def _check_options(document: Document, number: int, entry: Mapping[str, Any]) ->
         return
     for place, option in enumerate(options):
         if not isinstance(option, str):
-            document.complain((*path, place), f"{option!r} must be text; put it in quotes")
+            document.complain((*path, place), f"{option!r} must be text. Put it in quotes.")
         elif not option.strip():
-            document.complain((*path, place), "is empty; an option is at least one word")
+            document.complain((*path, place), "is empty. An option is at least one word.")
         elif option in options[:place]:
             document.complain((*path, place), f"{option!r} is there twice")
     answer = entry.get("answer")

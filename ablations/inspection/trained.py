@@ -21,7 +21,7 @@ def recorded(prefix: str, records: Records) -> Record:
     known = [path.stem for path in records.files()]
     ids = [name for name in known if name.startswith(prefix)]
     if len(ids) != 1:
-        some = f": {', '.join(ids[:6])}{' ...' * (len(ids) > 6)}; give more digits" if ids else ""
+        some = f": {', '.join(ids[:6])}{' ...' * (len(ids) > 6)}. Give more digits." if ids else ""
         ours = f"The {len(known)} ids are the names of the files in {records.folder.name}/records"
         raise ConfigError([f"{len(ids) or 'no'} runs start with '{prefix}'{some}. {ours}"])
     found = records.examine(ids[0])
@@ -39,8 +39,8 @@ def finished(prefix: str, records: Records, kind: str) -> Record:
     record = recorded(prefix, records)
     if record.kind != kind:
         start = ", ".join(record.config["parents"])
-        hint = f"; name its pretraining {start}" if kind == "pretrain" and start else ""
-        raise ConfigError([f"{record.id} is a run of the kind '{record.kind}', not '{kind}'{hint}"])
+        hint = f" Name its pretraining {start}." if kind == "pretrain" and start else ""
+        raise ConfigError([f"{record.id} is a run of the kind '{record.kind}', not '{kind}'.{hint}"])
     if record.outcome != "done":
         raise ConfigError([f"{record.id} left no weights: it ended as '{record.outcome}'"])
     return record
@@ -105,5 +105,5 @@ def keep(record: Record, records: Records, train: bool) -> Path:
     size = path.stat().st_size
     if size > kept_weights.LARGEST:
         most = f"{kept_weights.LARGEST / 1e6:.0f} MB, since every clone carries them"
-        raise ConfigError([f"the weights of {record.id} have {size / 1e6:.0f} MB; weights are kept up to {most}"])
+        raise ConfigError([f"the weights of {record.id} have {size / 1e6:.0f} MB. Weights are kept up to {most}"])
     return kept_weights.keep(records.folder, record.id, path, tokenizer(record.run(), records))

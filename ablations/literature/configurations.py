@@ -31,11 +31,11 @@ class Configuration(Settings):
     name: str = Field(description="What the paper calls it.", min_length=1)
     base: str = Field(description="The system to start from.")
     set: dict[str, Any] = knob({}, "Knob -> value.")
-    printed: str = knob("", "The printed count in millions, as text; empty if the paper prints none.", pattern=OPTIONAL)
+    printed: str = knob("", "The printed count in millions, as text. Empty if the paper prints none.", pattern=OPTIONAL)
     includes: Literal["encoder", "pooler", "heads"] = knob(
         "pooler",
-        "Our count to compare with: embeddings and layers; those and the dense layer on the first position; or all "
-        "pretrained parameters.",
+        "Our count to compare with: that of embeddings and layers, with the dense layer on the first position "
+        "(pooler), or of all pretrained parameters (heads).",
     )
     average: float | None = knob(None, "ALBERT's Avg of five tasks (per cent).", gt=0, le=100)
     explanation: str = knob("", "Why the printed count and ours differ.")

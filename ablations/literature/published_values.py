@@ -167,7 +167,7 @@ def _row(header: list[str], cells: list[str], line: int) -> tuple[Published | No
     wrong = [f"'{name}' is empty" for name in _REQUIRED if not row[name]]
     if row["unit"] == TEXT:
         if row["better"]:
-            wrong.append(f"better is {row['better']!r}, but text cannot be ordered; leave it empty")
+            wrong.append(f"better is {row['better']!r}, but text cannot be ordered. Leave it empty.")
     else:
         if not _is_number(row["value"]):
             wrong.append(f"the value {row['value']!r} is not a number")
@@ -271,6 +271,6 @@ def beside(rows: Sequence[Published], match: Mapping[str, str], values: Mapping[
             continue
         if row.metric in by_metric:
             both = f"lines {by_metric[row.metric].line} and {row.line} both give {row.metric} for {dict(values)}"
-            raise ConfigError([Problem(row.table, f"{both}; name the table or match one more column")])
+            raise ConfigError([Problem(row.table, f"{both}. Name the table or match one more column.")])
         by_metric[row.metric] = row
     return by_metric

@@ -89,10 +89,12 @@ def released(file: Path = FILE) -> tuple[Released, ...]:
     systems = []
     for place, entry in enumerate(document.data if isinstance(document.data, list) else ()):
         if not isinstance(entry, dict) or set(entry) != _KEYS or not isinstance(entry["sizes"], list):
-            document.complain((place,), f"must have exactly the keys {', '.join(sorted(_KEYS))}; sizes is a list")
+            document.complain(
+                (place,), f"must have exactly the keys {', '.join(sorted(_KEYS))}. The value of sizes is a list."
+            )
             continue
         if not _DATE.fullmatch(str(entry["date"])):
-            document.complain((place, "date"), f"{entry['date']!r} is no month; write it as 2018-10")
+            document.complain((place, "date"), f"{entry['date']!r} is no month. Write it as 2018-10.")
         sizes = []
         for number, where in enumerate(entry["sizes"]):
             try:
@@ -154,7 +156,7 @@ def told_of(made: Iterable[System]) -> list[str]:
 
     >>> (line,) = told_of([SYSTEMS["bert_base"], SYSTEMS["bert_large"].but(**{"training.steps": 10})])
     >>> line.partition(". ")[0]
-    'Told cost of bert_base, second hand: 8 x V100 x 12 days'
+    'Stated cost of bert_base, second hand: 8 x V100 x 12 days'
     """
     shapes = {(system.model.resolved(), system.tokens()): system for system in made}
     lines = []
@@ -168,7 +170,7 @@ def told_of(made: Iterable[System]) -> list[str]:
             f"in {each.chip_days:,.0f} {each.chip} days: {flops / (each.chip_days * 86_400) / 1e12:.0f} TFLOP/s a chip"
             for each in taken
         )
-        lines.append(f"Told cost of {name}, {row.confidence}: {row.value}. Our estimate, {flops:.2g} FLOPs, {rates}.")
+        lines.append(f"Stated cost of {name}, {row.confidence}: {row.value}. Our estimate, {flops:.2g} FLOPs, {rates}.")
     return lines
 
 

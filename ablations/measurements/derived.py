@@ -49,4 +49,4 @@ def possible(metric: str, tasks: Iterable[str]) -> bool:
 def missing(metric: str, tasks: Iterable[str]) -> str:
     """The message about a derived metric that these tasks cannot give."""
     absent = ", ".join(sorted(DERIVED[metric].tasks - set(tasks))) or "any task"
-    return f"no scale fine-tunes on all tasks that it needs; absent from 'tasks': {absent}"
+    return f"no scale fine-tunes on all tasks that it needs. Absent from 'tasks': {absent}."

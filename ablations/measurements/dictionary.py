@@ -82,7 +82,7 @@ def dictionary() -> tuple[Meaning, ...]:
 
 def _of_probes() -> list[Meaning]:
     source, probe = "`metrics` of a pretraining", f"{PREFIX}<probe>"
-    scores = "accuracy of a probe of the frozen states, 0 to 1; rank correlation where labels are real numbers"
+    scores = "accuracy of a probe of the frozen states, 0 to 1 (rank correlation where labels are real numbers)"
     gain = "the gain of a probe: its score minus that on the initial weights"
     return [
         Meaning(MEAN_GAIN, "share", "mean of the gains of a run's probes", "derived from `metrics`"),
@@ -115,7 +115,7 @@ def _of_tasks() -> list[Meaning]:
     source = "`metrics` of a fine-tuning"
     measures = [_meaning(f"<task>.{name}", f"dev set: {text}", source) for name, text in sorted(_measures().items())]
     losses = [
-        Meaning(f"<task>.{part}_loss", "nats", f"{text}; where labels are real numbers, a squared error", source)
+        Meaning(f"<task>.{part}_loss", "nats", f"{text} (a squared error where labels are real numbers)", source)
         for part, text in (("dev", "mean loss on the dev set"), ("train", "mean training loss of the last epoch"))
     ]
     beside = "mean training loss of the auxiliary language model per predicted token, in the last epoch"

@@ -8,7 +8,7 @@ PREFIX = "probes."
 CONTROLS = {  # ending of a control's metric -> what it is
     "random": "the same reader on the initial weights of the same run",
     "words": "ridge regression on the words of the texts, without their order",
-    "majority": "the majority class; for real labels their mean",
+    "majority": "the majority class, or the mean of real labels",
 }
 GAIN, MEAN_GAIN = "_gain", f"{PREFIX}mean_gain"
 

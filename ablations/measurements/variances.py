@@ -102,7 +102,7 @@ def _of(grid: Grid, cells: Sequence[Cell], runs: str) -> str:
     readings = " Cells that read the same models in several ways are compared model by model." if within else ""
     if not grid.variance_groups:
         count = len({tuple(run.id for run in cell.work) or cell.label for cell in cells})
-        once = "" if count == len(cells) else "; cells of the same runs count once"
+        once = "" if count == len(cells) else " (cells of the same runs count once)"
         return f"Variances of {runs} are pooled by moderation over all {count} cells, for each metric{once}.{readings}"
     groups = "; ".join(_text(when) for when in grid.variance_groups)
     return f"Variances of {runs} are pooled by moderation within groups of cells, for each metric: {groups}.{readings}"

@@ -23,7 +23,7 @@ class _Part(Settings):
 
 
 class _Claim(_Part):
-    claim: str = required("The published claim; empty for a hypothesis of the grid.")
+    claim: str = required("The published claim. Empty for a hypothesis of the grid.")
     asked: str = required("The id of the grid's own claim.")
     statement: str = required("What is claimed.")
     sentence: str = required("The verdict in words.")
@@ -78,5 +78,5 @@ def cards(results_dir: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
             reason = error.problems[0] if isinstance(error, ConfigError) else error
             reason = error.strerror if isinstance(error, Refused) else reason
             where = path.relative_to(results_dir).as_posix()
-            text = f"left out: {where}: is no card of a page ({reason}); delete it, or publish its page again"
+            text = f"left out: {where}: is no card of a page ({reason}). Delete it, or publish its page again."
             warnings.warn(text, PageWarning, stacklevel=2)

@@ -42,7 +42,7 @@ def read(folder: Path) -> list[dict[str, Any]]:
     except files.Refused as error:
         raise ConfigError([str(error)]) from None
     except (OSError, ValueError, TypeError, LookupError) as error:
-        text = f"{path} is not as `ablations evaluate` writes it ({type(error).__name__}); remove it and evaluate again"
+        text = f"{path} is not as `ablations evaluate` writes it ({type(error).__name__}). Remove it, evaluate again."
         raise ConfigError([text]) from None
     return rows
 

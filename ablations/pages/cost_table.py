@@ -123,8 +123,8 @@ def _sees(grid: Grid, scale: str, told: Sequence[Prospect]) -> tuple[str, ...]:
 def _noise(one: Prospect, scale: str) -> str:
     """Where the noise comes from, unless from runs of this scale."""
     if one.is_assumed:
-        return "; noise assumed"
-    return f"; noise of {one.pilot}" if one.pilot and one.pilot != scale else "; noise of like size" * bool(one.like)
+        return ", noise assumed"
+    return f", noise of {one.pilot}" if one.pilot and one.pilot != scale else ", noise of like size" * bool(one.like)
 
 
 def sheet(found: Sequence[Row]) -> Sheet:
@@ -135,7 +135,7 @@ def sheet(found: Sequence[Row]) -> Sheet:
         [_entries(one) for one in found],
         left=2,
         notes=[
-            "Runs and core-hours are those of the first look, what has run included; searches may add a few trials "
+            "Runs and core-hours are those of the first look, what has run included. Searches may add a few trials "
             "beyond their ends. Trunks are charged once and shared by grids. Core-hours are estimates, at the speed of "
             "finished runs of like size on one core.",
             "The first look sees: of each unit the smallest true difference that a claim shows with 80 % power, and "

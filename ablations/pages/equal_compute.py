@@ -352,9 +352,9 @@ def _notes(by_unit: Sequence[EqualCompute]) -> list[str]:
         return notes
     notes.insert(
         0,
-        "Held-out loss in nats, mean ± half-width of the 95 % t interval over seeds, at the largest amount that every "
-        "finished run with a curve has reached. Before its end a run has not finished its learning-rate schedule; a "
-        "run planned for that amount would end at another loss.",
+        "Held-out loss in nats, mean ± half-width of the 95 % t interval over seeds. The amount is the largest that "
+        "every finished run with a curve has reached. Before its end a run has not finished its learning-rate "
+        "schedule. A run planned for that amount would end at another loss.",
     )
     if any(trunks.of_cells([at.cell]) for equal in comparable[:1] for at in equal.cells):
         notes.append(

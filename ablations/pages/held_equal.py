@@ -71,7 +71,7 @@ def lines(plan: Planned) -> str:
         f"* Every cell gets {amount} of the baseline.",
         _seeds(plan),
         f"* {markdown_text(about(grid, plan.cells))}",
-        f"* Every cell starts from the system {markdown_code(grid.base)}; only the knobs in the table differ.",
+        f"* Every cell starts from the system {markdown_code(grid.base)}. Only the knobs in the table differ.",
     ]
     scale = grid.scales.get(plan.scale)
     told += [f"* {markdown_text(rule)}" for rule in search_text.rules(grid, plan.scale)]
@@ -117,7 +117,7 @@ def _has(system: Mapping[str, Any], path: str, value: Any) -> bool:
 
 _SEED_SETS = {  # by where the rows of streams start, if all cells read streams
     "": "A seed sets initialisation, data order and corruption.",
-    "even": "A seed sets initialisation and corruption; all seeds read the same stream in the same order.",
+    "even": "A seed sets initialisation and corruption. All seeds read the same stream in the same order.",
     "drawn": "A seed sets initialisation, corruption and where the rows of its stream begin, and so what they read.",
 }
 

@@ -126,9 +126,9 @@ def _notes(measured: Sequence[Mapping[str, Any]]) -> list[str]:
     )
     return [
         f"Measured on {devices}. One forward pass of the encoder without a head, fp32, random weights, no padding. "
-        "Median over turns with the quartiles in brackets; each turn times all models one after another. "
+        "Median over turns with the quartiles in brackets. Each turn times all models one after another. "
         "Peak MB: 10^6 bytes of weights and tensors together, by torch's allocator. Another machine gives other "
-        "numbers; no verdict depends on them."
+        "numbers. No verdict depends on them."
     ]
 
 
@@ -166,7 +166,7 @@ def figure(known: Measurements, measured: Sequence[Mapping[str, Any]]) -> Figure
         key.legend(dots, [shown(n, 30) for n in names], ncols=3, loc="center left", title=heading, alignment="left",
                    fontsize=9, title_fontsize=9, borderaxespad=0)  # fmt: skip
         devices = "; ".join(f"{device['device']}{_threads(device)}" for device in measured)
-        titles(drawing, "How long does a forward pass take?", f"{known.grid.name}: {devices}; bars: quartiles")
+        titles(drawing, "How long does a forward pass take?", f"{known.grid.name}: {devices}. Bars: quartiles.")
     return drawing
 
 

@@ -111,4 +111,4 @@ def damages(results_dir: Path) -> Iterator[Damage]:
             with suppress(FileNotFoundError, Flawed):
                 if path.suffix == ".svg" or content(results_dir / place, results_dir) == path.read_bytes():
                     continue
-            yield Damage(place.as_posix(), "altered", "is not what this version writes; run `ablations tables`")
+            yield Damage(place.as_posix(), "altered", "is not what this version writes. Run `ablations tables`.")

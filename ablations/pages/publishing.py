@@ -165,7 +165,7 @@ def _republish(snapshot: Snapshot, known: Mapping[str, Grid], problems: list[Pro
         folders.append(snapshot.folder / found.grid.name / found.folder_name)
     if only and not folders and not problems:
         command = f"ablations run {only} --scale SCALE"
-        raise ConfigError([f"'{only}' has no page in {snapshot.folder}; `{command}` trains and publishes"])
+        raise ConfigError([f"'{only}' has no page in {snapshot.folder}. `{command}` trains and publishes"])
     _overviews(snapshot)
     if problems:
         raise ConfigError(problems)
@@ -243,13 +243,13 @@ def _overridden_pages(snapshot: Snapshot, problems: list[Problem], only: str | N
                 source = source if source in grids.available() else os.path.normpath(snapshot.folder / source)
                 if unknown := _unknown_text(overrides):
                     text = (
-                        f"stays as it was: nobody has read its text here ({unknown}); open and publish the study again"
+                        f"stays as it was: nobody has read its text here ({unknown}). Open and publish the study again."
                     )
                     problems.append(Problem("/".join(folders), text))
                 else:
                     yield _Page(folders, source, scale, overrides)
             case _:
-                text = f"stays as it was: its {REQUEST} is no request; open and publish the study again"
+                text = f"stays as it was: its {REQUEST} is no request. Open and publish the study again."
                 problems.append(Problem("/".join(folders), text))
 
 

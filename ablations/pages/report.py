@@ -159,9 +159,9 @@ def _recipe(plan: Planned) -> str:
         return ""
     searched = dict.fromkeys(path_text(path) for cell in plan.cells for path in cell.chosen)
     if not searched:
-        return "Every model of this page is trained by the same recipe; only what the grid asks about differs."
+        return "Every model of this page is trained by the same recipe. Only what the grid asks about differs."
     chosen = f"Each cell has the {' and '.join(searched)} that its own search chose"
-    return f"{chosen}; the rest of the recipe is the same, but for what the grid asks about."
+    return f"{chosen}. The rest of the recipe is the same, but for what the grid asks about."
 
 
 def _told(plan: Planned, measured: Measurements, verdicts: Sequence[Verdict]) -> list[str]:
@@ -266,12 +266,12 @@ def _computed(measured: Measurements) -> list[str]:
 
     computed, absent = listed(measured.computed), listed(measured.absent)
     lines = [f"Computed from the answers in records that are older than the metric: {computed}."] if computed else []
-    return lines + [f"**Missing here:** {absent}; the dev examples that give it are not available."] * bool(absent)
+    return lines + [f"**Missing here:** {absent}. The dev examples that give it are not available."] * bool(absent)
 
 
 def _links(name: str) -> str:
     files = (f"[{end}]({name}.{end})" for end in ("md", "csv", "json"))
-    return f"As files: {', '.join(files)}; the JSON names the runs behind each number."
+    return f"As files: {', '.join(files)}. The JSON names the runs behind each number."
 
 
 def _cost(plan: Planned, measured: Measurements) -> str:
@@ -320,7 +320,7 @@ def _stale(plan: Planned) -> str:
     count = sum(state == "stale" for state in plan.states.values())
     are, them, records = ("is", "it", "its record stays") if count == 1 else ("are", "them", "their records stay")
     text = f"**{count} run{'s' * (count > 1)} {are} stale:** code of another generation of numerics made {them}"
-    return f"{text}. To make {them} again: {markdown_code(_command(plan))}; {records}." if count else ""
+    return f"{text}. To make {them} again: {markdown_code(_command(plan))} ({records})." if count else ""
 
 
 def _commands(plan: Planned) -> str:
@@ -390,5 +390,5 @@ def _essays(results_dir: Path) -> list[str]:
         except (OSError, ValueError, LookupError, TypeError):  # no notebook: the link still shows it
             heading = path.parent.name
         where = path.relative_to(results_dir).as_posix()
-        lines.append(f"* {markdown_link(heading.lstrip('# '), where)}: executed once; not rebuilt from records")
+        lines.append(f"* {markdown_link(heading.lstrip('# '), where)}: executed once, not rebuilt from records")
     return ["## Essays\n\n" + "\n".join(lines)] if lines else []

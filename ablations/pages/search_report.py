@@ -43,8 +43,8 @@ def in_short(measured: Measurements) -> str:
     shares = {quantity(round(100 * trial / run)) for trial, run in lengths}
     length = "of full length" if shares == {"100"} else f"at {' and '.join(sorted(shares))} % of the steps"
     told = [flat for flat in ended.values() if flat is not None]
-    flat = f"; {sum(told)} of {len(told)} trials ended on the plateau, no better than the bigram baseline" * any(told)
-    return f"Values of {knobs} were searched by {each}, {length}{flat}."
+    flat = f" {sum(told)} of {len(told)} trials ended on the plateau, no better than the bigram baseline." * any(told)
+    return f"Values of {knobs} were searched by {each}, {length}.{flat}"
 
 
 def _searched(cells: Sequence[Cell]) -> list[str]:
@@ -104,7 +104,7 @@ def notes(grid: Grid, cells: Sequence[Cell]) -> list[str]:
     return [
         f"Chosen: by the best mean of {criterion(grid)}, over seeds that do not count in the means of this table."
         f"{_apart(grid, cells)} "
-        "Search: the cost of all runs of the search, on top of the runs of the row; diverged runs leave no cost. "
+        "Search: the cost of all runs of the search, on top of the runs of the row. Diverged runs leave no cost. "
         "Open: the search has not ended, and the row has not been run.",
         *_edges(cells),
     ]
@@ -159,7 +159,7 @@ def searches(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | No
         left=len(heads),
         notes=[
             "Every combination of every cell, tried with seeds of its own. A cell chooses the combination with the "
-            "fewest diverged seeds, then with the best mean; the first of equals. It chooses once every run of its "
+            "fewest diverged seeds, then with the best mean, and of equals the first. It chooses once every run of its "
             f"search has ended.{_apart(grid, cells)}"
         ],
     )  # fmt: skip
@@ -198,5 +198,5 @@ def cost_sentence(measured: Measurements) -> str:
     total = {name: sum(record.cost.get(name, 0.0) for record in records) for name in _COSTS}
     return (
         f" Of these, searches took {len(records)} runs, {duration(total['seconds'])}, {quantity(total['tokens'])} "
-        f"tokens, {quantity(total['flops'])} floating-point operations; the table lists them by cell."
+        f"tokens, {quantity(total['flops'])} floating-point operations. The table lists them by cell."
     )

@@ -33,7 +33,7 @@ def sheets(measured: Measurements, verdicts: Sequence[Verdict]) -> tuple[Sheet, 
             for metric, cell, found in rows
         ],
         left=2,
-        notes=["Of the cells that claims compare, on their metrics; every run is one value."],
+        notes=["Of the cells that claims compare, on their metrics. Every run is one value."],
     )
     everything = Sheet(
         ["metric", "cell", *(f"seed {seed}" for seed in seeds)],

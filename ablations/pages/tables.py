@@ -165,8 +165,8 @@ def _on_absent(rows: Sequence[Sequence[Entry]]) -> list[str]:
     if SILENT in shown:
         notes.append(
             "All outputs equal: every fine-tuning of the cell gives every example the same answer, so it has no score. "
-            "More epochs (finetuning.epochs), a higher rate (finetuning.optimizer.peak_lr) or more examples may help; "
-            "the rows below the cells say what a constant answer reaches."
+            "More epochs (finetuning.epochs), a higher rate (finetuning.optimizer.peak_lr) or more examples may help. "
+            "The rows below the cells say what a constant answer reaches."
         )
     if NOTHING in shown:
         notes.append(f"{NOTHING}: does not apply to this row, or nobody has measured it.")
@@ -243,7 +243,7 @@ def _of_equal_text(measured: Measurements, bar: Bar) -> str:
     read, level = (_ends([text(item[n]) for item in sorted(found)]) for n, text in ((0, quantity), (1, _nats)))
     better = sum(item[2] for item in found)
     are = "is" if better == 1 else "are"
-    return f" Of as many tokens as a run here has read ({read}): {level}; {better} of {len(found)} runs {are} better."
+    return f" With the tokens that a run here has read ({read}): {level}. {better} of {len(found)} runs {are} better."
 
 
 def _nats(value: float) -> str:
@@ -282,7 +282,7 @@ def _metric(published: Sequence[dict[str, Published]], metric: str) -> str:
 def _notes(
     grid: Grid, metrics: Sequence[Metric], summaries: Sequence[Summary], published: Sequence[dict[str, Published]]
 ) -> list[str]:
-    notes = [f"Mean ± half-width of the {_PERCENT} t interval over seeds; only finished runs count."]
+    notes = [f"Mean ± half-width of the {_PERCENT} t interval over seeds. Only finished runs count."]
     cells = [item.cell for item in summaries]
     baseline = next((cell for cell in cells if baseline_of(grid, cells, cell) is cell), None)
     if baseline and (main := _compared(metrics, summaries)):
@@ -297,7 +297,7 @@ def _notes(
     if _asks_of_text(grid, cells) and any(item.plateau for item in summaries):
         notes.append("On the plateau: finished runs whose predictions are no better than the bigram baseline.")
     if len({device for item in summaries for device in item.devices}) > 1:
-        notes.append("The runs come from several device classes. Means may mix them; differences never do.")
+        notes.append("The runs come from several device classes. Means may mix them. Differences never do.")
     sources = dict.fromkeys(
         f"{value.paper}, {value.table} ({value.source})" for row in published for value in row.values()
     )
@@ -441,8 +441,8 @@ def _claim_notes(verdicts: Sequence[Verdict]) -> list[str]:
     later = f" and over {len(looks)} looks, at {' and '.join(map(str, looks))} seeds" if len(looks) > 1 else ""
     notes = [
         "Direction: whether the adjusted interval excludes 0. Size: whether it lies inside the margin, beyond it or "
-        f"astride. Holm's correction over {sizes} of the grid's claims{later}; "
-        "a verdict that is reached at the first look is final. Positive means that a is better than b. The "
+        f"astride. Holm's correction over {sizes} of the grid's claims{later}. "
+        "A verdict that is reached at the first look is final. Positive means that a is better than b. The "
         f"{_PERCENT} interval next to the effect is not adjusted. {verdicts[0].pools} The text and the pairs that are "
         "held out, and the dev examples, are fixed: every run shares them. Detectable: the smallest true effect seen "
         "with 80 % power at that level. Published values are in the paper's own metric."

@@ -143,8 +143,8 @@ def ensemble(task: Task, records: Sequence[Record]) -> dict[str, float]:
 
 def _notes(tasks: Sequence[Task]) -> list[str]:
     notes = [
-        "Mean ± half-width of the 95 % interval over seeds. Degenerate: runs no better than the majority class; they "
-        "stay in the mean. All outputs equal: runs that answer every dev example alike; they are in no mean. Vote: the "
+        "Mean ± half-width of the 95 % interval over seeds. Degenerate: runs no better than the majority class. They "
+        "stay in the mean. All outputs equal: runs that answer every dev example alike. They are in no mean. Vote: the "
         "most frequent answer of the seeds with stored answers, for classification. Times: means over seeds. Time "
         "before: pretraining or word vectors, in full even if several fine-tunings share them."
     ]

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from ablations.claims.outcomes import NOT_RESOLVED, Direction, Reason
 from ablations.claims.verdict import Verdict
-from ablations.core.formatting import Sheet, fixed, markdown, markdown_text, places, range_text
+from ablations.core.formatting import Sheet, capital, fixed, markdown, markdown_text, places, range_text
 from ablations.core.statistics import POWER
 
 T = TypeVar("T")
@@ -14,23 +14,23 @@ ABOUT = (
     "Effect: by how much side a is better than side b, as the claim names them, with the interval that decides. It is "
     "widened for the number of claims and looks (Holm) and counts the noise of held-out examples where their scores "
     "are kept. The intervals under Results, and of differences between cells in the answer, do neither. n: runs of "
-    "the side that has fewest. Regime: quality or speed, as the table of contrasts has it; floor or plateau where "
+    "the side that has fewest. Regime: quality or speed, as the table of contrasts has it. Floor or plateau where "
     "neither side is better than counting or a constant."
 )
 _ADVICE = {  # why a claim is open -> what a reader may do
     Reason.UNTESTABLE: "another scale may have the cells",
-    Reason.TEXT: "no number of runs changes that; ask within one text",
-    Reason.QUESTION: "no number of runs changes that; compare runs that start alike",
+    Reason.TEXT: "no number of runs changes that. Ask within one text.",
+    Reason.QUESTION: "no number of runs changes that. Compare runs that start alike.",
     Reason.NO_RUN: "train its runs, by the command under Regenerate",
     Reason.UNFINISHED: "train the missing runs, by the command under Regenerate",
-    Reason.LOST: "`ablations logs RUN` says how a run ended; a lower rate may help",
+    Reason.LOST: "`ablations logs RUN` says how a run ended. A lower rate may help.",
     Reason.SILENT: "fine-tune for more epochs or at a higher rate, and on more examples",
     Reason.ONE_SEED: "train a second seed: `--seeds 2`",
-    Reason.NO_NOISE: "equal values in all seeds leave no noise to compare with; measure something finer",
+    Reason.NO_NOISE: "equal values in all seeds leave no noise to compare with. Measure something finer.",
     Reason.RATE: "search the rate of each cell, or compare at another length",
     Reason.PLATEAU: "train longer, or at a larger scale",
     Reason.FLOOR: "train longer, or at a larger scale",
-    Reason.POWER: "more seeds may settle it; where the grid has a second look, `ablations run` with `--look 2`",
+    Reason.POWER: "more seeds may settle it. Where the grid has a second look, `ablations run` with `--look 2`.",
 }
 
 
@@ -77,7 +77,7 @@ def _todo(verdicts: Sequence[Verdict]) -> list[str]:
 def _known(verdicts: Sequence[Verdict]) -> list[str]:
     """Sources, remarks, proxies and other explanations, each once with the numbers of its claims."""
     kinds: dict[str, Iterable[Iterable[str]]] = {
-        "": ((_sentence(note) for note in verdict.notes) for verdict in verdicts),
+        "": ((capital(note) for note in verdict.notes) for verdict in verdicts),
         "Compared by proxy": ((verdict.proxy,) if verdict.proxy else () for verdict in verdicts),
         "Could something simpler explain it?": (_alternative(verdict) for verdict in verdicts),
         "Source": ((", ".join((verdict.claim.origin, *verdict.marks)),) for verdict in verdicts),
@@ -94,10 +94,6 @@ def _known(verdicts: Sequence[Verdict]) -> list[str]:
         shown = ", ".join(f"{markdown_text(number)} ({which})" for number, which in numbers.items())
         lines += [f"* {kind}: {shown}."] * bool(shown)
     return lines
-
-
-def _sentence(note: str) -> str:
-    return note[:1].upper() + note[1:]
 
 
 def _margin(verdict: Verdict) -> tuple[str, ...]:

@@ -69,7 +69,7 @@ def idle_for(task: str, settings: Mapping[str, Any]) -> dict[str, str]:
     """Which of the settings given for a task cannot act on it, and why; given for all tasks they leave it alone."""
     reasons = TASKS[task].shape.idle if task else {}
     given = [name for name in reasons if settings.get(name, OF_SOME_SHAPES[name]) != OF_SOME_SHAPES[name]]
-    return {name: f"{task} {reasons[name]}; leave it out for this task" for name in given}
+    return {name: f"{task} {reasons[name]}. Leave it out for this task." for name in given}
 
 
 def measuring(knobs: Mapping[str, Any], task: str) -> Measurement:
@@ -87,7 +87,7 @@ def measuring(knobs: Mapping[str, Any], task: str) -> Measurement:
     idle = set(ZERO_SHOT[task].idle(settings)) & mine.keys() if task else ()
     if idle:
         reads = ", ".join(sorted(ZERO_SHOT[task].reads))
-        text = f"does not act on {task}, which reads {reads}; leave it out for this task"
+        text = f"does not act on {task}, which reads {reads}. Leave it out for this task."
         raise ConfigError(Problem(f"{MEASURING}{task}.{name}", text) for name in sorted(idle))
     return ZERO_SHOT[task].settled(settings) if task else settings
 

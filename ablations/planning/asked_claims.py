@@ -38,9 +38,9 @@ def _joined(n: int, entry: dict[str, Any], document: Document) -> dict[str, Any]
     published = known[name]
     for key in _STATED:
         if key in entry:
-            document.complain((*where, key), f"{published.place} states this; leave it out")
+            document.complain((*where, key), f"{published.place} states this. Leave it out.")
     if entry.get("id") == name:
-        document.complain((*where, "id"), "repeats the id of the published claim; leave it out")
+        document.complain((*where, "id"), "repeats the id of the published claim. Leave it out.")
     _check_relation(where, entry, published, document)
     _check_values(where, entry, published, document)
     return {"relation": published.as_asked} | entry | _stated(published) | {"id": entry.get("id", name)}
@@ -56,11 +56,11 @@ def _own(where: Path_, entry: dict[str, Any], document: Document) -> dict[str, A
     if published:
         stated = ", ".join(key for key in _STATED if key in entry)
         rest = f" and leave out {stated}" if stated else ""
-        message = f"is a published claim ({published.place}); write 'claim: {published.id}'{rest}"
+        message = f"is a published claim ({published.place}). Write 'claim: {published.id}'{rest}."
         document.complain((*where, "id"), message)
     elif "statement" not in entry:
         near = did_you_mean(str(entry["id"]), with_parts())
-        message = "a hypothesis of your own needs a 'statement'; a published claim is named by 'claim', not 'id'."
+        message = "a hypothesis of your own needs a 'statement'. A published claim is named by 'claim', not 'id'."
         document.complain((*where, "id"), message + near)
         return _placeholders(int(where[1])) | entry
     return entry
@@ -85,12 +85,12 @@ def _check_relation(where: Path_, entry: dict[str, Any], published: PublishedCla
     if relation is None:
         return
     if relation == theirs:
-        document.complain((*where, "relation"), f"{published.place} states this; leave it out")
+        document.complain((*where, "relation"), f"{published.place} states this. Leave it out.")
         return
     known = get_args(Claim.model_fields["relation"].annotation)
     allowed = _ASKED_AS.get(theirs, ())
     if relation in known and relation not in allowed:
-        others = f"; use {theirs!r} or {' or '.join(map(repr, allowed))}" if allowed else ""
+        others = f". Use {theirs!r} or {' or '.join(map(repr, allowed))}." if allowed else ""
         message = f"{relation!r} is not the published relation, '{theirs}' ({published.place}){others}"
         document.complain((*where, "relation"), message)
 
@@ -102,4 +102,4 @@ def _check_values(where: Path_, entry: dict[str, Any], published: PublishedClaim
     if published.values and len(published.values) != count:
         listed = ", ".join(published.sides)
         message = f"has {count} sides, but {published.place} has values for {len(published.values)} ({listed})"
-        document.complain(where, f"{message}; name a claim with these sides, or add one there with 'part_of'")
+        document.complain(where, f"{message}. Name a claim with these sides, or add one there with 'part_of'.")

@@ -19,8 +19,8 @@ class Row(Settings):
     grid: str = required("A grid's name, or the path of its file.", min_length=1)
     scale: str = required("A scale at which it is planned.", min_length=1)
     look: int = knob(1, "2: also the further seeds of claims that are open after the first look.", ge=1)
-    slice: dict[str, Any] = knob({}, "The part, as `Plan.sliced` takes it; by default all.")
-    reason: str = required("Why it stands where it stands.", min_length=1)
+    slice: dict[str, Any] = knob({}, "The part, as `Plan.sliced` takes it. By default all.")
+    reason: str = required("Why it is at this place.", min_length=1)
 
 
 class Campaign(Settings):

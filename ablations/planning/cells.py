@@ -153,7 +153,7 @@ def too_many(counts: Iterable[int]) -> str:
     combinations = math.prod(counts)
     if combinations <= _MOST_COMBINATIONS:
         return ""
-    return f"{combinations:,} combinations; at most {_MOST_COMBINATIONS:,} are allowed: use fewer values, or zip axes"
+    return f"{combinations:,} combinations. At most {_MOST_COMBINATIONS:,} are allowed: use fewer values, or zip axes."
 
 
 def layout(grid: Grid, scale: str, axes: Mapping[str, Sequence[Any]] | None = None) -> Layout:

@@ -105,4 +105,4 @@ def speed(
         finished, like = alike or [found for _, found in measured], " of like size" * bool(alike)
         return statistics.median(finished), f"median of {len(finished)} finished runs{like} on {device}"
     assumed = ASSUMED_SPEED["cpu" if device == "cpu" else "gpu"]
-    return assumed, f"assumed for {device}; no run of {_TELLING:g} s or more has finished on it yet"
+    return assumed, f"assumed for {device}. No run of {_TELLING:g} s or more has finished on it yet."

@@ -56,7 +56,7 @@ def at(grid: Grid, name: str) -> Grid:
 def _with_scale(grid: Grid, name: str) -> Grid:
     files = lineage(name)
     if other := files[0].instead:
-        text = f"grid '{grid.name}' has no entry for it, which would say what continues its trunks; use '{other}'"
+        text = f"grid '{grid.name}' has no entry for it, which would say what continues its trunks. Use '{other}'."
         raise ConfigError([Problem(f"scale {name}", text)])
     sizes = sorted({path for file in files for path in file.set if path in _SIZES} & varied(grid))
     if sizes and not any(file.name in grid.scales for file in files):
@@ -100,8 +100,8 @@ def _start(grid: Grid, entry: Scale, files: Sequence[ScaleFile]) -> dict[str, An
     """
     described = next((file.trunk for file in files if file.trunk), None)
     if described is None:
-        able = ", ".join(name for name in available() if any(file.trunk for file in lineage(name)))
-        text = f"the file of '{files[0].name}' has no 'trunk:'; scales with one: {able}. Or describe it here."
+        able = ", ".join(name for name in available() if any(file.trunk for file in lineage(name))) or "none"
+        text = f"the file of '{files[0].name}' has no 'trunk:'. Scales with one: {able}. Or describe it here."
         raise ConfigError([Problem(f"scales.{files[0].name}.set.{START}", text)])
     system = SYSTEMS.get(grid.base, SYSTEMS[TRIED])
     own = {path: value for path, value in merged(files).items() if not path.startswith(AFTERWARDS)}

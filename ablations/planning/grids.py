@@ -42,7 +42,7 @@ def locate(grid: str | Path) -> Path:
         ours = available().get(Path(named).stem)
         if ours is not None and not ours.samefile(named):
             raise ConfigError(
-                [f"{named}: there is a grid '{ours.stem}' already ({ours}), with its page; rename the file"]
+                [f"{named}: there is a grid '{ours.stem}' already ({ours}), with its page. Rename the file."]
             )
         return Path(named)
     known = available()

@@ -31,7 +31,7 @@ def expand(document: Document) -> None:
         return
     for key in ("axes", "variants", "baseline"):
         if AXIS in document.data.setdefault(key, {}):
-            document.complain((key, AXIS), "comes from the ladder; leave this out")
+            document.complain((key, AXIS), "comes from the ladder. Leave this out.")
     lower, upper, rungs = SYSTEMS[base], SYSTEMS[wanted["to"]], wanted["rungs"]
     is_complete = _check(lower, upper, rungs, document)
     variants = cells(lower, upper, rungs) if is_complete else {base: {}}
@@ -112,6 +112,6 @@ def _check(lower: System, upper: System, rungs: Mapping[str, Iterable[str]], doc
                 document.complain(where, f"'{path}' is no difference of {systems}.{did_you_mean(str(path), known)}")
             taken |= dict.fromkeys(named - taken.keys(), name)
     if missing := sorted(known - taken.keys()):
-        text = f"the rungs leave out {', '.join(missing)}; {lower.name} and {upper.name} differ in these too"
+        text = f"the rungs leave out {', '.join(missing)}, in which {lower.name} and {upper.name} differ too"
         document.complain((_PLACE, "rungs"), text)
     return len(document.problems) == before

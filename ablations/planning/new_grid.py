@@ -43,7 +43,7 @@ def write(
         if not path or not listed:
             wrong.append(Problem("--axis", f"{text!r} must have the form PATH=V1,V2,..."))
         if path in values:
-            wrong.append(Problem("--axis", f"{path!r} is given twice; list all its values once"))
+            wrong.append(Problem("--axis", f"{path!r} is given twice. List all its values once."))
         values[path] = strict_yaml.value(f"[{listed}]")
         if len(values[path]) == 1:
             one = f"--set {shlex.quote(f'{path}={listed}')}"
@@ -51,7 +51,7 @@ def write(
     if not _NAME.fullmatch(name):
         wrong.append(Problem("name", f"{name!r} must be lower-case letters, digits and underscores"))
     if name in grids.available():
-        wrong.append(Problem("name", f"there is already a grid '{name}'; choose another name"))
+        wrong.append(Problem("name", f"there is already a grid '{name}'. Choose another name."))
     if wrong:
         raise ConfigError(wrong)
     path = grids.home() / f"{name}.yaml"

@@ -328,7 +328,7 @@ def _at_look(
     """
     cells, count = resolver.cells(kept), len(resolver.looks)
     if look is not None and not 1 <= look <= count:
-        several = f"looks 1 to {count}" if count > 1 else "one look; give it a second with 'looks: [4, 8]'"
+        several = f"looks 1 to {count}" if count > 1 else "one look. Give it a second with 'looks: [4, 8]'."
         raise ConfigError([Problem("look", f"'{resolver.grid.name}' has {several} at scale '{resolver.scale}'")])
     if count == 1 or look == 1:
         return cells, 1
@@ -414,7 +414,7 @@ def _check_size(grid: Grid, scale: str, cells: int, seeds: int | None) -> None:
         trials = math.prod(map(len, search.axes.values())) + search.extend
         runs += cells * trials * search.seeds * (1 + len(tasks_behind(search.metric, tasks)))
     if runs > _MOST_RUNS:
-        text = f"{runs:,} runs ({cells:,} cells, {count:,} seeds); a plan has at most {_MOST_RUNS:,}: use fewer seeds"
+        text = f"{runs:,} runs ({cells:,} cells, {count:,} seeds). A plan has at most {_MOST_RUNS:,}: use fewer seeds."
         raise ConfigError([f"{text} or values, or keep part of the grid with a filter"])
 
 

@@ -59,7 +59,7 @@ def _shaped(document: Document) -> Grid | None:
     for place in ((), *(("scales", name) for name in _scale_names(document))):
         document.rename(place, "tune", "search")  # its earlier name
     if "name" in document.data:
-        document.complain(("name",), "the file's name is the grid's name; leave this out")
+        document.complain(("name",), "the file's name is the grid's name. Leave this out.")
     document.data["name"] = document.file.stem if re.fullmatch(r"[a-z][a-z0-9_]*", document.file.stem) else "unnamed"
     keyed(document, Grid)
     if "ladder" in document.data:
@@ -91,7 +91,7 @@ def _scale_names(document: Document) -> list[str]:
 def _entry(document: Document, name: str, entry: Any) -> Any:
     """A grid's entry for a scale; an empty one takes the scale's file unchanged."""
     if isinstance(entry, dict) and "base" in entry:
-        document.complain(("scales", name, "base"), "comes from the scale's own file; change it with 'set'")
+        document.complain(("scales", name, "base"), "comes from the scale's own file. Change it with 'set'.")
         return {key: value for key, value in entry.items() if key != "base"}
     if entry is None and name not in scales.available():
         hint = did_you_mean(name, scales.available())

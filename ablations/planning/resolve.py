@@ -74,7 +74,10 @@ class Resolver:
                 cells.append(self._searched(values, seeds, self.search) if self.search else self._kept(values, seeds))
             except ConfigError as error:
                 for problem in error.problems:
-                    wrong.setdefault(str(problem), Problem(problem.path, f"{problem.message} (cell {label(values)})"))
+                    wrong.setdefault(
+                        str(problem),
+                        Problem(problem.path, f"{problem.message.removesuffix('.')} (cell {label(values)})"),
+                    )
         if wrong:
             raise ConfigError(wrong.values())
         return tuple(cells)

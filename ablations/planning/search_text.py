@@ -51,7 +51,7 @@ def scored_on(search: Search) -> str:
     apart = f" Only its trials have {'; '.join(f'{path_text(p)} {value_text(p, v)}' for p, v in others.items())}."
     part = (
         f" Its trials were scored on part of the training set ({quantity(100 * share)} % of the examples, {MOST:,} at "
-        "most, which they did not train on), so the dev set chose nothing."
+        "most). They did not train on these, so the dev set chose nothing."
         if share
         else ""
     )
@@ -82,7 +82,7 @@ def to_follow(plan: Plan) -> str:
     if not count:
         return ""
     return (
-        f" {len(plan.open)} of {len(plan.cells)} cells are still searching; their {count} evaluation "
+        f" {len(plan.open)} of {len(plan.cells)} cells are still searching. Their {count} evaluation "
         f"run{'s' * (count > 1)} depend{'s' * (count == 1)} on the result, and the estimate uses the first combination."
     )
 
@@ -101,5 +101,5 @@ def missing(plan: Plan, records: Lookup) -> list[str]:
             for seed in result.unmeasured
         ]
         listed = "; ".join([*waiting, *lacking])
-        notes.append(f"Search of {cell.label} waits for {listed}; {len(cell.awaited)} evaluation runs follow.")
+        notes.append(f"Search of {cell.label} waits for {listed}. {len(cell.awaited)} evaluation runs follow.")
     return notes

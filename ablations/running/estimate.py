@@ -20,7 +20,7 @@ _LARGE = 80e9  # bytes of the largest device that many have
 def cost(planned: Plan) -> str:
     """The cost of executing a plan, in a sentence."""
     if not planned.pending:
-        return f"All {len(planned.runs)} runs are finished; there is nothing to train.{search_text.to_follow(planned)}"
+        return f"All {len(planned.runs)} runs are finished. There is nothing to train.{search_text.to_follow(planned)}"
     follow = f" and {len(planned.awaited)} that follow their searches" if planned.awaited else ""
     return (
         f"{len(planned.pending)} of {len(planned.runs)} runs to train{follow}, {planned.slots} at a time: "

@@ -168,13 +168,13 @@ def _check_writable(plan: Plan, records: Records) -> None:
         except OSError as error:
             if is_full(error) and place.is_dir():
                 continue  # the runs report it
-            text = f"cannot write results to {folder}: {place.name}: {error.strerror}; mend it or choose another folder"
+            text = f"cannot write results to {folder}: {place.name}: {error.strerror}. Mend it, or choose another."
             raise ConfigError([text]) from None
     for path in held.rglob("*.lock"):
         lock(path)  # refuses what is no plain file
         if not os.access(path, os.R_OK):
-            text = f"another user has closed {path}; let its owner give you permission (chmod -R g+rwX)"
-            raise ConfigError([f"cannot write results to {folder}: {text} or choose another folder"])
+            text = f"another user has closed {path}. Let its owner give you permission (chmod -R g+rwX)"
+            raise ConfigError([f"cannot write results to {folder}: {text} or choose another folder."])
 
 
 def check_trunks(plan: Plan, records: Records) -> None:

@@ -28,7 +28,7 @@ class Executor(ABC):
         """What is in the way of executing runs like this, told before any begins."""
         yield from one_node(execution)
         if execution.devices > 1:
-            text = "this executor makes runs in one process each, which no other shares; use --executor local"
+            text = "this executor makes runs in one process each, which no other shares. Use --executor local."
             yield Problem("devices", text)
 
     def check_machine(self) -> None:  # noqa: B027, most need nothing

@@ -253,5 +253,5 @@ def read(folder: Path) -> list[dict[str, Any]]:
 
 def no_measurements(folder: Path, error: Exception) -> ConfigError:
     """The error for a file that holds no measurements of inference."""
-    what = f"is not a file of measurements ({error}); delete it and run `ablations benchmark inference` again"
+    what = f"is not a file of measurements ({error}). Delete it and run `ablations benchmark inference` again."
     return ConfigError([Problem(str(folder / f"{NAME}.json"), what)])

@@ -144,7 +144,7 @@ def _refuse_other_code(others: Iterable[tuple[Path, dict[str, Any]]], wanted: se
             raise ConfigError(
                 [
                     f"process {other['pid']} on {other['host']} makes {len(same)} of these runs since "
-                    f"{other['since']}, with other code ({there[:12]}, {other['code']}; here "
+                    f"{other['since']}, with other code ({there[:12]}, {other['code']}, here "
                     f"{here[:12]}, {provenance.fingerprint()}). "
                     "Wait for it, end it, or use another results folder."
                 ]

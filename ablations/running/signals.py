@@ -78,7 +78,7 @@ def ending() -> Iterator[None]:
     except SystemExit:
         with contextlib.suppress(OSError):  # the terminal may be gone
             for number in received[:1]:
-                print(f"ended by {signal.Signals(number).name}; run the command again to continue", file=sys.stderr)
+                print(f"ended by {signal.Signals(number).name}. Run the command again to continue.", file=sys.stderr)
         raise
     finally:
         for number in ours:

@@ -80,7 +80,7 @@ class Summary:
         trained = f"{self.executed} trained here" if self.executed else "nothing to train"
         if self.duplicates:
             trained += f", {self.duplicates} of them after another process had recorded the run, whose record stays"
-        left = f"{self.left} run{'s' * (self.left > 1)} left for want of time; run the command again to go on"
+        left = f"{self.left} run{'s' * (self.left > 1)} left for want of time. Run the command again to continue"
         return ". ".join([f"{counts}; {trained}", *[left] * bool(self.left), *self.problems, *self.notes]) + "."
 
     def then(self, later: "Summary") -> "Summary":

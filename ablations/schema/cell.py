@@ -31,10 +31,10 @@ class Trial(Settings):
 class Cell(Trial):
     """One point of a grid at a scale."""
 
-    looks: tuple[int, ...] = knob((), "Numbers of seeds at which claims are judged; empty: once, with all runs.")
+    looks: tuple[int, ...] = knob((), "Numbers of seeds at which claims are judged. Empty: once, with all runs.")
     printed: dict[str, Any] = knob({}, "Axis -> the published value, where the cell's own is a stand-in.")
     search: tuple[Trial, ...] = knob((), "The combinations of the cell's search, in the order of the file.")
-    chosen: dict[str, Any] = knob({}, "Searched knob -> the value that the search chose; empty until then.")
+    chosen: dict[str, Any] = knob({}, "Searched knob -> the value that the search chose. Empty until then.")
     awaited: tuple[Run, ...] = knob(
         (), "Until the search has chosen: the evaluation with the first combination, only for the estimate."
     )

@@ -51,7 +51,8 @@ class Budget(Settings):
 
     equal: Literal["steps", "tokens", "flops"] = knob(
         "steps",
-        "steps: training.steps unchanged; tokens, flops: steps such that each cell uses as many as the baseline.",
+        "With steps, training.steps stays. With tokens or flops, each cell gets the steps that use those of the "
+        "baseline.",
     )
 
 
@@ -66,9 +67,9 @@ class Search(Settings):
     set: dict[str, Any] = knob({}, "Knob -> value in every trial, and in no evaluation.")
     metric: str = required("The metric that chooses, by its mean over the search's seeds.")
     better: Literal["lower", "higher"] | None = knob(
-        None, "The better direction; by default that of the grid's metrics."
+        None, "The better direction. By default that of the grid's metrics."
     )
-    seeds: int = knob(1, "Number n of seeds: 1000 to 1000 + n-1; evaluations use seeds below 1000.", ge=1, le=1000)
+    seeds: int = knob(1, "Number n of seeds: 1000 to 1000 + n-1. Evaluations use seeds below 1000.", ge=1, le=1000)
     length: float = knob(1.0, "Share of an evaluation's pretraining steps that a trial trains for.", gt=0, le=1)
     extend: int = knob(
         0,
@@ -83,7 +84,7 @@ class Ladder(Settings):
 
     to: str = required("The system at the top.")
     rungs: dict[str, tuple[str, ...]] = required(
-        "Name of a rung -> its knobs, in the order in which rungs are taken; every difference of the two systems once.",
+        "Name of a rung -> its knobs, in the order in which rungs are taken. Every difference of the two systems once.",
         min_length=2,
     )
 
@@ -91,7 +92,7 @@ class Ladder(Settings):
 class Exclusion(Settings):
     """Combinations that are left out, with the reason."""
 
-    when: dict[str, Any] = required("Axis -> value or list of values; leaves out the cells that agree.", min_length=1)
+    when: dict[str, Any] = required("Axis -> value or list of values. Leaves out the cells that agree.", min_length=1)
     reason: str = required("Printed in the plan.", min_length=1)
 
 
@@ -100,14 +101,14 @@ class Metric(Settings):
 
     name: str = required("A key of a record's metrics, such as heldout.loss.")
     better: Literal["lower", "higher"] = required("The better direction.")
-    label: str = knob("", "Heading of the column; by default the name.")
+    label: str = knob("", "Heading of the column. By default the name.")
 
 
 class PublishedTable(Settings):
     """The source of published values of a grid's cells."""
 
     file: str = required("A file in ablations/published/.")
-    table: str = knob("", "One table of the file; empty for all.")
+    table: str = knob("", "One table of the file. Empty for all.")
     match: dict[str, str] = knob({}, "Column of the file -> axis with the same values.")
     where: dict[str, str] = knob({}, "Column of the file -> the value of the rows to use.")
     metrics: tuple[str, ...] = knob((), "Published metrics to show, in order.")
@@ -118,7 +119,7 @@ class FigureAxes(Settings):
 
     x: str = required("An axis.")
     y: str | tuple[str, ...] = required("A metric, or several with one panel each.")
-    linear: bool = knob(False, "Numbers on x stand to scale, also where each is a multiple of the one before.")
+    linear: bool = knob(False, "Numbers on x are to scale, also where each is a multiple of the one before.")
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -137,7 +138,7 @@ class Grid(Settings):
     )
     base: str = required("The system that cells start from.")
     set: dict[str, Any] = knob({}, "Knob -> value in every cell.")
-    axes: dict[str, tuple[Any, ...]] = required("Knob -> values to try; 'system' tries whole systems.", min_length=1)
+    axes: dict[str, tuple[Any, ...]] = required("Knob -> values to try. 'system' tries whole systems.", min_length=1)
     variants: dict[str, dict[str, dict[str, Any]]] = knob(
         {}, "Axis that is no knob -> name of a variant -> the knobs of the variant."
     )
@@ -147,22 +148,24 @@ class Grid(Settings):
     baseline: dict[str, Any] = knob({}, "Axis -> value of the cell that the others are compared with.")
     seeds: int = knob(1, "Number of seeds of the first look.", ge=1, le=1000)
     looks: tuple[Annotated[int, Field(ge=1, le=1000)], ...] = knob(
-        (), "Numbers of seeds at which claims are judged, the first as in 'seeds'; by default once, with 'seeds'."
+        (), "Numbers of seeds at which claims are judged, the first as in 'seeds'. By default once, with 'seeds'."
     )
     first_seed: int = knob(
-        0, "The smallest seed; seeds that were looked at before a change of design stay below it.", ge=0, lt=1000
+        0, "The smallest seed. Seeds that were looked at before a change of design stay below it.", ge=0, lt=1000
     )
     variance_groups: tuple[dict[str, Any], ...] = knob(
-        (), "Axis -> value or list of values: cells whose runs vary alike. Each cell is in one group; by default all."
+        (), "Axis -> value or list of values: cells whose runs vary alike. Each cell is in one group. By default all."
     )
     tasks: tuple[str, ...] = knob((), "Downstream tasks on which every pretrained model is fine-tuned.")
-    measure: tuple[str, ...] = knob((), "Zero-shot tasks that every pretrained model is asked, without training.")
+    measure: tuple[str, ...] = knob(
+        (), "Zero-shot tasks on which every pretrained model is evaluated, without training."
+    )
     budget: Budget = knob(Budget(), "The budget that all cells share.")
-    search: Search | None = knob(None, "The search of every cell; by default none.")
+    search: Search | None = knob(None, "The search of every cell. By default none.")
     scales: dict[str, Scale] = required("Name -> changes to the scale's own file.", min_length=1)
-    metrics: tuple[Metric, ...] = required("The metrics that are compared; the first is the main one.", min_length=1)
+    metrics: tuple[Metric, ...] = required("The metrics that are compared. The first is the main one.", min_length=1)
     claims: tuple[Claim, ...] = knob((), "Published statements that the grid tests.")
-    published: tuple[PublishedTable, ...] = knob((), "Published values beside the measured ones.")
+    published: tuple[PublishedTable, ...] = knob((), "Published values next to the measured ones.")
     figure: FigureAxes | None = knob(None, "The axes of the figure.")
 
     @field_validator("about")
@@ -170,10 +173,10 @@ class Grid(Settings):
     def _markdown_alone(cls, about: str) -> str:
         """Pages, the site and notebooks show the text: neither HTML nor a directive in it may act there."""
         if found := _NO_MARKDOWN.search(about):
-            what = "write &lt; for <, [text](https://...) for a link, and neither directives nor comments"
-            raise ValueError(f"'{found[0].strip()[:40]}' is no plain Markdown; {what}")
+            what = "Write `&lt;` for <, [text](https://...) for a link, and neither directives nor comments."
+            raise ValueError(f"'{found[0].strip()[:40]}' is no plain Markdown. {what}")
         if len(_FENCE.findall(about)) % 2:
-            raise ValueError("a block of code does not end; close it with ```")
+            raise ValueError("a block of code does not end. Close it with ```.")
         if hidden := [c for c in about if not c.isprintable() and c != "\n"]:
             raise ValueError(f"has the invisible character {hidden[0]!r}")
         return about.strip("\n")

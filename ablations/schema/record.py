@@ -33,7 +33,7 @@ class Record(Settings):
     layers: dict[str, list[Number]] = knob({}, "Statistics of each layer, from the first.")
     examples: dict[str, str] = knob({}, "One packed number per dev example: the answer and its score.")
     cost: dict[str, Number] = knob({}, "Seconds, tokens, FLOPs, parameters.")
-    provenance: dict[str, Any] = knob({}, "Commit, device, versions, times; no part of the identity.")
+    provenance: dict[str, Any] = knob({}, "Commit, device, versions, times. No part of the identity.")
     checksum: str = knob("", "SHA-256 of all other fields.")
 
     @field_validator("config")

@@ -23,7 +23,7 @@ class Run(Settings):
     generation.
     """
 
-    kind: KindName = required("Kind of the run; see `kinds.KINDS`.")
+    kind: KindName = required("Kind of the run. See `kinds.KINDS`.")
     system: Annotated[System, AsMade()] = required("The system that is pretrained, or was before.")
     seed: int = required("Seed of initialisation, order, corruption and dropout.", ge=0)
     fingerprints: dict[str, str] = required("Corpus or task -> fingerprint of its text.")

@@ -65,10 +65,10 @@ class ScaleSearch(Settings):
     """Changes of a scale to its grid's search."""
 
     axes: dict[str, tuple[Any, ...]] = knob({}, "Searched knob -> values that replace the grid's at this scale.")
-    seeds: int | None = knob(None, "Number of the search's seeds; by default the grid's.", ge=1, le=1000)
-    length: float | None = knob(None, "Share of the steps that a trial trains for; by default the grid's.", gt=0, le=1)
+    seeds: int | None = knob(None, "Number of the search's seeds. By default the grid's.", ge=1, le=1000)
+    length: float | None = knob(None, "Share of the steps that a trial trains for. By default the grid's.", gt=0, le=1)
     extend: int | None = knob(
-        None, "How many more combinations a cell tries at an end; by default the grid's.", ge=0, le=10
+        None, "How many more combinations a cell tries at an end. By default the grid's.", ge=0, le=10
     )
 
 
@@ -76,29 +76,29 @@ class Scale(Settings):
     """A grid's entry for a scale; everything else is as in the scale's own file."""
 
     description: str = knob("", "Its cost and what it shows, in one line.")
-    seeds: int | None = knob(None, "Number of seeds of the first look; by default the grid's.", ge=1, le=1000)
+    seeds: int | None = knob(None, "Number of seeds of the first look. By default the grid's.", ge=1, le=1000)
     looks: tuple[Annotated[int, Field(ge=1, le=1000)], ...] = knob(
-        (), "Numbers of seeds at which claims are judged; by default the grid's, or once with this scale's 'seeds'."
+        (), "Numbers of seeds at which claims are judged. By default the grid's, or once with this scale's 'seeds'."
     )
-    first_seed: int | None = knob(None, "The smallest seed; by default the grid's.", ge=0, lt=1000)
+    first_seed: int | None = knob(None, "The smallest seed. By default the grid's.", ge=0, lt=1000)
     claims: tuple[str, ...] = knob(
-        (), "Ids of the only claims that are judged at this scale; by default all of the grid's."
+        (), "Ids of the only claims that are judged at this scale. By default all of the grid's."
     )
-    tasks: tuple[str, ...] | None = knob(None, "Downstream tasks; by default the grid's.")
-    measure: tuple[str, ...] | None = knob(None, "Zero-shot tasks; by default the grid's.")
+    tasks: tuple[str, ...] | None = knob(None, "Downstream tasks. By default the grid's.")
+    measure: tuple[str, ...] | None = knob(None, "Zero-shot tasks. By default the grid's.")
     axes: dict[str, tuple[Any, ...]] = knob({}, "Axis -> values that replace the grid's at this scale.")
     variants: dict[str, tuple[tuple[Any, Any], ...]] = knob(
-        {}, "Knob of the grid's variants -> pairs of a value there and the one that stands in for it at this scale."
+        {}, "Knob of the grid's variants -> pairs of a value there and the one in its place at this scale."
     )
-    base: dict[str, Any] = knob({}, "Knob -> value before the grid's own; taken from the scale's file.")
+    base: dict[str, Any] = knob({}, "Knob -> value before the grid's own. Taken from the scale's file.")
     set: dict[str, Any] = knob({}, "Knob -> value, after the grid's own.")
     stands_for: dict[str, tuple[Any, ...]] = knob(
         {}, "Axis -> the published values of its stand-ins at this scale, in the same order."
     )
-    search: ScaleSearch | None = knob(ScaleSearch(), "Changes to the grid's search; null for no search at this scale.")
+    search: ScaleSearch | None = knob(ScaleSearch(), "Changes to the grid's search. Null for no search at this scale.")
     caveat: str = knob(
         "",
-        "What this grid cannot show at this scale; stands on its page behind the scale's own. In braces it may have "
+        "What this grid cannot show at this scale. Its page shows it behind the scale's own. In braces it may have "
         "numbers of cells, as the answer has.",
     )
     conclusion: tuple[Conclusion, ...] = knob((), "The answer at this scale, in sentences: the first line of its page.")
@@ -109,22 +109,20 @@ class ScaleFile(Settings):
 
     name: str = required("Stem of the file.", pattern=r"^[a-z][a-z0-9_-]*$")
     description: str = required("Its cost and what it shows, in one line.", min_length=1)
-    judged: bool = knob(True, "Whether claims get verdicts at this scale; not where its numbers mean nothing.")
-    caveat: str = knob(
-        "", "What stands in for what, or what results cannot show, in one sentence; stands on each page."
-    )
+    judged: bool = knob(True, "Whether claims get verdicts at this scale. Not where its numbers mean nothing.")
+    caveat: str = knob("", "What replaces what, or what results cannot show, in one sentence. Each page shows it.")
     like: str = knob(
-        "", "The scale that it starts from; grids without an entry for this scale use their entry for that one."
+        "", "The scale that it starts from. Grids without an entry for this scale use their entry for that one."
     )
     instead: str = knob(
         "",
-        "The scale to take where the weights of its trunks are not at hand, for it trains none, and for grids without "
-        "an entry for it; empty for scales that train their trunks.",
+        "The scale to take where the weights of its trunks are not at hand, for it trains none. Grids without an "
+        "entry for it take that scale too. Empty for scales that train their trunks.",
     )
     set: dict[str, Any] = knob({}, "Knob -> value, before the grid's own.")
     pins: dict[str, Any] = knob(
         {},
-        "Knob -> value in place of the base system's, so that a later correction of a system changes no run; where a "
+        "Knob -> value in place of the base system's, so that a later correction of a system changes no run. Where a "
         "grid compares whole systems, each keeps its own.",
     )
     trunk: dict[str, Any] = knob(

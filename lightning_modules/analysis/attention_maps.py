@@ -42,7 +42,7 @@ def attention_maps(backbone: nn.Module, example: Example) -> list[Attention]:
         Unsupported: For an encoder without attention.
     """
     if not any(isinstance(module, MultiHeadAttention) for module in backbone.modules()):
-        raise Unsupported("this encoder has no attention (model.kind); attention maps need a transformer")
+        raise Unsupported("this encoder has no attention (model.kind). Attention maps need a transformer.")
     maps: list[Attention] = []
 
     def keep(module: MultiHeadAttention, inputs: tuple, output: Tensor) -> None:

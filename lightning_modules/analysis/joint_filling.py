@@ -54,7 +54,7 @@ def fill_jointly(module: Pretrain, encoder: Encoder, text: str, count: int = 5) 
         ConfigError: For a text without exactly two masks or too long, and for a model without the objective 'mlm'.
     """
     if module.objectives.mlm is None:
-        raise ConfigError(["this model has no objective 'mlm' and cannot fill masks; choose one trained with it"])
+        raise ConfigError(["this model has no objective 'mlm' and cannot fill masks. Choose one trained with it."])
     asked = _TwoMasks(module, encoder, text)
     alone = [asked.predicted(side, [None])[0] for side in (0, 1)]
     likely = [np.argsort(-chances, kind="stable") for chances in alone]
@@ -103,7 +103,7 @@ class _TwoMasks:
         self.row = [vocabulary.cls, *masked(text, encoder), vocabulary.sep]
         self.places = [place for place, token in enumerate(self.row) if token == vocabulary.mask]
         if len(self.places) != 2:
-            raise ConfigError([f"the text has {len(self.places)} times {MASK}: {text!r}; write it exactly twice"])
+            raise ConfigError([f"the text has {len(self.places)} times {MASK}: {text!r}. Write it exactly twice."])
 
     def after(self, side: int, words: set[int]) -> dict[int, np.ndarray]:
         """Word in one place -> probabilities of the words in the other ``[v]``."""

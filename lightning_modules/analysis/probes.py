@@ -64,12 +64,12 @@ def fill_mask(module: Pretrain, encoder: Encoder, text: str, count: int = 5) -> 
     """
     objective = module.objectives.mlm
     if objective is None:
-        raise ConfigError(["this model has no objective 'mlm' and cannot fill masks; choose one trained with it"])
+        raise ConfigError(["this model has no objective 'mlm' and cannot fill masks. Choose one trained with it."])
     vocabulary = encoder.vocabulary
     example = as_example(masked(text, encoder), vocabulary)
     where = (example.inputs.ids[0] == vocabulary.mask).nonzero()[:, 0]
     if not len(where):
-        raise ConfigError([f"the text has no {MASK}: {text!r}; write {MASK} for each word to fill"])
+        raise ConfigError([f"the text has no {MASK}: {text!r}. Write {MASK} for each word to fill."])
     example.targets["mlm"] = Target(where, torch.zeros_like(where))
     try:
         with torch.no_grad():
@@ -208,7 +208,7 @@ def _classes(data: TaskData) -> list[np.ndarray]:
     labels = [part for part in found if part is not None and part.dtype.kind in "iu" and part.ndim == 1]
     if len(labels) < len(found):
         raise ConfigError(
-            [f"'{data.task.name}' cannot be probed: probes need one class per text; choose a text classification task"]
+            [f"'{data.task.name}' cannot be probed: probes need one class per text. Choose a text classification task."]
         )
     return labels
 

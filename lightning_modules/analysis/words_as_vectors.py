@@ -39,7 +39,7 @@ class WordVectors:
     def of(cls, module: Pretrain, encoder: Encoder) -> Self:
         """The words of a pretrained model: pieces that start a word, or end one, and contain only letters."""
         if isinstance(module.backbone.get_submodule("embeddings.word"), ClusteredTable):
-            raise ConfigError(["words as vectors need one word table; model.embedding_divisor makes several"])
+            raise ConfigError(["words as vectors need one word table. There are several with model.embedding_divisor."])
         vocabulary, table = encoder.vocabulary, module.backbone.get_parameter("embeddings.word.weight")
         marked = vocabulary.ends_word if vocabulary.ends_word.any() else vocabulary.begins_word
         kept = [

@@ -30,21 +30,21 @@ class Recurrent(Backbone):
     dropouts: ClassVar[tuple[str, ...]] = ("embedding_dropout", "dropout")
 
     kind: Literal["lstm"] = knob("lstm", "")
-    num_layers: int = knob(1, "Number of layers L; with two stacks, of both together.", ge=1, le=LARGEST["num_layers"])
+    num_layers: int = knob(1, "Number of layers L. With two stacks, of both together.", ge=1, le=LARGEST["num_layers"])
     hidden_size: int = knob(2048, "Units d of a layer, in one direction.", ge=1, le=LARGEST["hidden_size"])
     embedding_size: int | None = knob(
         768,
-        "Width e of the embedding tables, which the first layer reads; by default hidden_size.",
+        "Width e of the embedding tables, which the first layer reads. By default hidden_size.",
         ge=1,
         le=LARGEST["embedding_size"],
     )
     direction: Literal["left_to_right", "right_to_left", "two_way"] = knob(
         "left_to_right",
-        "In which direction rows are read; two_way is one stack per direction, each with half of the layers, whose "
+        "Direction in which rows are read: two_way is one stack per direction, each with half of the layers, whose "
         "states are concatenated (ELMo).",
     )
     segment_types: int = knob(
-        0, "Rows of the segment embedding table; 0 removes the table.", neutral=0, ge=0, le=LARGEST["segment_types"]
+        0, "Rows of the segment embedding table. No table with 0.", neutral=0, ge=0, le=LARGEST["segment_types"]
     )
     embedding_dropout: float = knob(0.1, "Dropout on the summed, normalised embeddings.", ge=0, lt=1)
     dropout: float = knob(0.1, "Dropout on the output of each layer.", ge=0, lt=1)
@@ -52,12 +52,12 @@ class Recurrent(Backbone):
     norm_eps: float = knob(1e-5, "Epsilon of the embeddings' LayerNorm.", gt=0)
     init_std: float = knob(
         0.02,
-        "Standard deviation of the initial embeddings; recurrent weights are uniform within hidden_size ** -0.5, and "
+        "Standard deviation of the initial embeddings. Recurrent weights are uniform within hidden_size ** -0.5, and "
         "the bias of forget gates is 1.",
         gt=0,
     )
     init: Literal["truncated_normal", "normal"] = knob(
-        "normal", "Initialisation of the embeddings; truncated_normal is cut at two standard deviations."
+        "normal", "Initialisation of the embeddings. A truncated_normal is cut at two standard deviations."
     )
 
     @model_validator(mode="after")

@@ -22,12 +22,12 @@ class StackSettings(Backbone):
 
     dropouts: ClassVar[tuple[str, ...]] = ("embedding_dropout", "dropout", "attention_dropout")
 
-    num_layers: int = knob(12, "Number of layers L; with two stacks, of both together.", ge=1, le=LARGEST["num_layers"])
+    num_layers: int = knob(12, "Number of layers L. With two stacks, of both together.", ge=1, le=LARGEST["num_layers"])
     hidden_size: int = knob(768, "Width d of the residual stream.", ge=1, le=LARGEST["hidden_size"])
     embedding_size: int | None = knob(
         None,
-        "Width e of the embedding tables, projected to hidden_size if smaller (ALBERT, section 3.1); "
-        "by default hidden_size.",
+        "Width e of the embedding tables, projected to hidden_size if smaller (ALBERT, section 3.1). "
+        "By default hidden_size.",
         neutral=None,
         ge=1,
         le=LARGEST["embedding_size"],
@@ -35,12 +35,12 @@ class StackSettings(Backbone):
     embedding_cutoffs: tuple[int, ...] = knob(
         (),
         "With an embedding_divisor above 1: the first id of each cluster of rarer words, ascending, as "
-        "objectives.lm.cutoffs (adaptive input: Baevski and Auli 2019; Transformer-XL).",
+        "objectives.lm.cutoffs (adaptive input: Baevski and Auli 2019, Transformer-XL).",
         neutral=(),
     )
     embedding_divisor: int = knob(
         1,
-        "How many times narrower word embeddings are from one cluster of embedding_cutoffs to the next; each cluster "
+        "How many times narrower word embeddings are from one cluster of embedding_cutoffs to the next. Each cluster "
         "has a projection to hidden_size, and the adaptive softmax is tied to both (div_val, 4 in Transformer-XL's "
         "large models). 1 is one table.",
         neutral=1,
@@ -50,15 +50,15 @@ class StackSettings(Backbone):
     sharing: Literal["none", "attention", "ffn", "all"] = knob(
         "none", "Sub-layers, with their LayerNorm, that all layers of a group share (ALBERT).", neutral="none"
     )
-    sharing_groups: int = knob(1, "Number of groups of consecutive layers; sharing is within groups.", neutral=1, ge=1)
-    num_heads: int | None = knob(None, f"Heads h; by default as many as fit, each {HEAD_SIZE} wide or wider.", ge=1)
+    sharing_groups: int = knob(1, "Number of groups of consecutive layers. Sharing is within groups.", neutral=1, ge=1)
+    num_heads: int | None = knob(None, f"Heads h. By default the most that fit, each {HEAD_SIZE} wide or wider.", ge=1)
     ffn_size: int | None = knob(
-        None, "Inner width of the feed-forward sub-layers; by default 4 x hidden_size.", ge=1, le=LARGEST["ffn_size"]
+        None, "Inner width of the feed-forward sub-layers. By default 4 x hidden_size.", ge=1, le=LARGEST["ffn_size"]
     )
     norm: Literal["post", "pre"] = knob("post", "LayerNorm after (BERT) or before (GPT-2) each sub-layer.")
     activation: Activation = knob(
         "gelu",
-        "Activation function; gelu is exact (BERT's first release), gelu_tanh approximate (from February 2019).",
+        "Activation function: gelu is exact (BERT's first release), gelu_tanh approximate (from February 2019).",
     )
     positions: Literal[
         "learned",
@@ -71,10 +71,10 @@ class StackSettings(Backbone):
         "none",
     ] = knob(
         "learned",
-        "Position encoding; linear_bias is symmetric ALiBi; with sided_linear_bias half the heads attend only to the "
-        "left and half only to the right; rotary turns queries and keys by their positions (Su et al. 2021); relative "
-        "projects sinusoids of distances in each layer (Transformer-XL), relative_learned has a vector for each "
-        "distance in each layer (Shaw et al. 2018).",
+        "Position encoding: linear_bias is symmetric ALiBi. With sided_linear_bias half the heads attend only to the "
+        "left and half only to the right. A rotary one turns queries and keys by their positions (Su et al. 2021). A "
+        "relative one projects sinusoids of distances in each layer (Transformer-XL). A relative_learned one has a "
+        "vector for each distance in each layer (Shaw et al. 2018).",
     )
     query_biases: Literal["shared", "layer"] = knob(
         "shared",
@@ -84,16 +84,16 @@ class StackSettings(Backbone):
     )
     clamp_length: int = knob(
         0,
-        "Relative positions: distances beyond this one count as this one; 0 means none.",
+        "Relative positions: distances beyond this one count as this one. No limit with 0.",
         neutral=0,
         ge=0,
         le=LARGEST["max_positions"],
     )
     memory_length: int = knob(
         0,
-        "Positions before a batch whose layer inputs each layer attends to, without gradient, where rows go on from "
-        "batch to batch (Transformer-XL). Positions of a table (learned, sinusoidal) are counted in each batch anew, "
-        "so that memory and batch have the same ones.",
+        "Positions before a batch whose layer inputs each layer attends to, without gradient, where rows continue "
+        "from batch to batch (Transformer-XL). Each batch counts positions of a table (learned, sinusoidal) from the "
+        "start, so that memory and batch have the same ones.",
         neutral=0,
         ge=0,
         le=LARGEST["max_positions"],
@@ -107,72 +107,72 @@ class StackSettings(Backbone):
     segment_relation: bool = knob(
         False,
         "Scores have a term that says of a pair of positions whether both are of the same segment, with vectors of "
-        "each layer and head; what is remembered is of segment 0 (XLNet).",
+        "each layer and head. What is remembered is of segment 0 (XLNet).",
         neutral=False,
     )
     query_stream: bool = knob(
         False,
-        "A second stream, whose states are asked about positions without knowing their tokens; all weights but one "
-        "vector are those of the first (XLNet). objectives.plm needs it.",
+        "A second stream, whose states predict at positions without knowing their tokens. All weights but one vector "
+        "are those of the first (XLNet). The objective plm needs it.",
         neutral=False,
     )
     rotary_size: int | None = knob(
         None,
-        "Rotary positions: dimensions of each head that are turned, an even number; by default all of them. A fixed "
+        "Rotary positions: dimensions of each head that are turned, an even number. By default all of them. A fixed "
         "number keeps the frequencies where heads or width vary.",
         neutral=None,
         ge=2,
     )
     direction: Direction = knob(
         "both",
-        "Sides that each position attends to; two_way is one stack per direction, each with half of the layers, whose "
-        "states are concatenated after the last layer (ELMo).",
+        "Sides that each position attends to. For two_way there is one stack per direction, each with half of the "
+        "layers, whose states are concatenated after the last layer (ELMo).",
         neutral="both",
     )
     max_positions: int = knob(
         512,
-        "Rows of the position table (learned or sinusoidal); with relative_learned, distances that have a vector, 0 "
+        "Rows of the position table (learned or sinusoidal). With relative_learned, distances that have a vector, 0 "
         "included, in each direction: the last one serves all beyond it.",
         ge=1,
         le=LARGEST["max_positions"],
     )
     segment_types: int = knob(
-        2, "Rows of the segment embedding table; 0 removes the table.", neutral=0, ge=0, le=LARGEST["segment_types"]
+        2, "Rows of the segment embedding table. No table with 0.", neutral=0, ge=0, le=LARGEST["segment_types"]
     )
-    embedding_norm: bool = knob(True, "LayerNorm on the summed embeddings; GPT and GPT-2 have none.", neutral=True)
+    embedding_norm: bool = knob(True, "LayerNorm on the summed embeddings. GPT and GPT-2 have none.", neutral=True)
     embedding_scale: bool = knob(
         False,
         "Word embeddings are multiplied by the square root of their width (Vaswani et al. 2017, Transformer-XL).",
         neutral=False,
     )
     attention_biases: bool = knob(
-        True, "Biases of the projections of attention; Transformer-XL has none.", neutral=True
+        True, "Biases of the projections of attention. Transformer-XL has none.", neutral=True
     )
     embedding_dropout: float = knob(0.1, "Dropout on the summed, normalised embeddings.", ge=0, lt=1)
     dropout: float = knob(0.1, "Dropout on the output of each sub-layer.", ge=0, lt=1)
     attention_dropout: float = knob(0.1, "Dropout on attention weights.", ge=0, lt=1)
-    norm_eps: float = knob(1e-12, "Epsilon of LayerNorm; 1e-12 in BERT, 1e-5 in RoBERTa.", gt=0)
+    norm_eps: float = knob(1e-12, "Epsilon of LayerNorm: 1e-12 in BERT, 1e-5 in RoBERTa.", gt=0)
     init_std: float = knob(0.02, "Standard deviation of the initial weights.", gt=0)
     init: Literal["truncated_normal", "normal"] = knob(
         "truncated_normal",
-        "Initialisation; truncated_normal is cut at two standard deviations (BERT), normal is fairseq's and GPT's.",
+        "Initialisation: truncated_normal is cut at two standard deviations (BERT), normal is fairseq's and GPT's.",
     )
     norm_init_std: float = knob(
         0.0,
-        "Standard deviation of the initial weights of LayerNorm around 1; 0.02 in Transformer-XL's released code.",
+        "Standard deviation of the initial weights of LayerNorm around 1, 0.02 in Transformer-XL's released code.",
         neutral=0.0,
         ge=0,
     )
     position_init_std: float | None = knob(
         None,
-        "Standard deviation of initial learned positions, 0.01 in GPT-2's released code; by default init_std.",
+        "Standard deviation of initial learned positions, 0.01 in GPT-2's released code. By default init_std.",
         neutral=None,
         gt=0,
     )
     residual_init: Literal["plain", "scaled"] = knob(
         "plain",
-        "Initial weights of the last projection of each sub-layer, whose output is added to the stream: as all others "
-        "(plain), or divided by the square root of the number of sub-layers (scaled; GPT-2, section 2.3).",
+        "Initial weights of the last projection of each sub-layer, whose output is added to the stream. They are as "
+        "all others (plain), or divided by the square root of the number of sub-layers (scaled: GPT-2, section 2.3).",
         neutral="plain",
     )
 
@@ -181,8 +181,8 @@ class StackSettings(Backbone):
         if self.num_heads is not None and self.hidden_size % self.num_heads:
             fits = [h for h in range(1, self.hidden_size + 1) if self.hidden_size % h == 0]
             raise ValueError(
-                f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}; "
-                f"num_heads may be {', '.join(map(str, fits[:8]))} ..."
+                f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}. "
+                f"Allowed: {', '.join(map(str, fits[:8]))} ..."
             )
         self._check_rotary()
         self._check_memory()
@@ -196,7 +196,7 @@ class StackSettings(Backbone):
             raise ValueError(f"direction two_way needs an even number of layers, not num_layers {self.num_layers}")
         if self.sharing_groups > self.depth:
             raise ValueError(
-                f"{self.sharing_groups} sharing_groups cannot be made of {self.depth} layers; lower sharing_groups"
+                f"{self.sharing_groups} sharing_groups cannot be made of {self.depth} layers. Lower sharing_groups."
             )
         return self
 

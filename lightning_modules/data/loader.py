@@ -254,5 +254,5 @@ def _some(pairs: PairSequences, pairing: Pairing) -> PairSequences:
     if not len(pairs):
         matching = " that can be matched with others" if pairing == "matched" else ""
         text = f"the text of {pairs.store.folder} has no pair of at least two sentences{matching}"
-        raise ConfigError([f"{text} in {pairs.length} positions; add text or raise format.sequence_length."])
+        raise ConfigError([f"{text} in {pairs.length} positions. Add text or raise format.sequence_length."])
     return pairs

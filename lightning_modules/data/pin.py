@@ -8,7 +8,7 @@ from lightning_modules.places import checkout
 
 if __name__ == "__main__":
     if checkout() is None:
-        sys.exit("pins are part of the project's source; run this in a checkout")
+        sys.exit("pins are part of the project's source. Run this in a checkout.")
     names = sys.argv[1:]
     if not names:
         sys.exit(f"usage: python -m lightning_modules.data.pin NAME ...   (names: {', '.join(CORPORA)})")

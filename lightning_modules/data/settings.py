@@ -49,7 +49,7 @@ class Data(Settings):
 
 def _sorted(names: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(names)) < len(names):
-        raise ValueError("a corpus is named twice; name each once")
+        raise ValueError("a corpus is named twice. Name each once.")
     for name in names:
         corpus(name)
     return tuple(sorted(names))

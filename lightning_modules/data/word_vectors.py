@@ -41,11 +41,11 @@ class WordVectors(Settings):
         "skipgram",
         "Algorithm: skipgram predicts each neighbour from the word (section 2), cbow the word from its mean neighbour.",
     )
-    window: int = knob(5, "Maximum neighbours on each side; the number is drawn anew for each token.", ge=1, le=100)
+    window: int = knob(5, "Maximum neighbours on each side. Each token draws its own number.", ge=1, le=100)
     negative: int = knob(5, "Negative samples per prediction.", ge=1, le=100)
     subsampling: float = knob(
         1e-3,
-        "Sub-sample tokens with a larger share of the text than this (section 2.3); 0 disables sub-sampling.",
+        "Sub-sample tokens with a larger share of the text than this (section 2.3). No sub-sampling with 0.",
         ge=0,
     )
     epochs: int = knob(3, "Passes over the text.", ge=1, le=1000)

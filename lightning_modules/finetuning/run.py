@@ -128,7 +128,7 @@ class FinetuningRun:
             return None
         if self.encoder is not None:
             raise ConfigError(
-                ["finetuning.word_vectors work with our own tokenizer, not a checkpoint's; leave them out"]
+                ["finetuning.word_vectors work with our own tokenizer, not a checkpoint's. Leave them out."]
             )
         return word_vectors(open_store(data, "train"), settings, model.table_width, self.seed)
 
@@ -170,7 +170,7 @@ class FinetuningRun:
         fitting.check(system, self.task, settings)
         if settings.from_scratch and self.weights is not None:
             raise ConfigError(
-                [f"finetuning.from_scratch starts from random weights, but {self.weights} is given; use one of them"]
+                [f"finetuning.from_scratch starts from random weights, but {self.weights} is given. Use one of them."]
             )
         if settings.encoder_dropout is not None:
             rates = {f"model.{name}": settings.encoder_dropout for name in system.model.dropouts}
@@ -243,7 +243,7 @@ def finetuned(run: FinetuningRun, weights: Path) -> tuple[nn.Module, Head]:
     """
     if run.settings.features is not None:
         raise ConfigError(
-            ["a fine-tuning on frozen features saves no whole model; choose one without finetuning.features"]
+            ["a fine-tuning on frozen features saves no whole model. Choose one without finetuning.features."]
         )
     backbone, head = run.networks()
     tensors = load_weights(weights)

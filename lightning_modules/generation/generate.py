@@ -47,11 +47,11 @@ class Sampling:
         if not (0 <= self.temperature < float("inf")):
             wrong.append(Problem("temperature", f"{self.temperature} must be 0, for the most probable token, or more"))
         if self.top_k is not None and self.top_k < 1:
-            wrong.append(Problem("top_k", f"{self.top_k} must be at least 1; leave it out to draw from all tokens"))
+            wrong.append(Problem("top_k", f"{self.top_k} must be at least 1. Leave it out to draw from all tokens."))
         if not 0 < self.top_p <= 1:
-            wrong.append(Problem("top_p", f"{self.top_p} is no probability above 0; 1 draws from all tokens"))
+            wrong.append(Problem("top_p", f"{self.top_p} is no probability above 0. Every token can be drawn with 1."))
         if self.temperature == 0 and (self.top_k is not None or self.top_p != 1):
-            wrong.append(Problem("temperature", "is 0: nothing is drawn, and top_k and top_p have no effect; raise it"))
+            wrong.append(Problem("temperature", "is 0: nothing is drawn, so top_k and top_p have no effect. Raise it."))
         if wrong:
             raise ConfigError(wrong)
 
@@ -159,7 +159,7 @@ def check_prompts(texts: Wording, prompts: Sequence[Sequence[int]], new_tokens: 
         elif len(prompt) >= texts.max_positions:
             wrong.append(
                 f"prompt {number} has {len(prompt)} tokens, but the model has {texts.max_positions} positions, and a "
-                "new token needs one; shorten the prompt"
+                "new token needs one. Shorten the prompt."
             )
     if wrong:
         raise ConfigError(wrong)

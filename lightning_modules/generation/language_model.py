@@ -111,7 +111,7 @@ def check_predicts_next(system: System, name: str) -> LanguageModel:
     raise ConfigError(
         [
             f"{name} {what} and predicts no next token: it can neither score continuations nor generate. Choose a "
-            "model with objectives.lm.direction left_to_right; a masked model answers `ablations fill-mask`"
+            "model with objectives.lm.direction left_to_right. A masked model answers `ablations fill-mask`."
         ]
     )
 

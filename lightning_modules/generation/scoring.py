@@ -142,7 +142,7 @@ def split(texts: Wording, prompt: str, option: str) -> tuple[list[int], list[int
     encoding = texts.encoder.fast.encode(text, add_special_tokens=False)
     first = next((place for place, (_, end) in enumerate(encoding.offsets) if end > len(before)), len(encoding.ids))
     if first == len(encoding.ids):
-        raise ConfigError([f"the option {option!r} has no token; write at least one word"])
+        raise ConfigError([f"the option {option!r} has no token. Write at least one word."])
     return [*texts.start, *encoding.ids[:first]], encoding.ids[first:]
 
 
@@ -251,7 +251,7 @@ def _after(
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     wrong = [f"option {n} has no token" for n, option in enumerate(options, 1) if not len(option)]
     wrong += [
-        f"prompt {n} has no token, and nothing predicts the first one of a row; give the model's start token or a word"
+        f"prompt {n} has no token, and nothing predicts the first one of a row. Give the model's start token or a word."
         for n, prompt in enumerate(prompts, 1)
         if not len(prompt)
     ]
@@ -306,8 +306,8 @@ def _pieces(
     if windows is None:
         raise ConfigError(
             [
-                f"row {number + 1} has {len(row)} tokens, but the model has {most} positions; shorten the text, or "
-                "have it read in windows with a stride"
+                f"row {number + 1} has {len(row)} tokens, but the model has {most} positions. Shorten the text, or "
+                "have it read in windows with a stride."
             ]
         )
     length, stride = check_windows(model, windows), windows.stride

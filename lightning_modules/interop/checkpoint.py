@@ -143,7 +143,7 @@ def write(checkpoint: Checkpoint, folder: str | Path, tokenizer: Path | None = N
     """
     folder, family, system = Path(folder), checkpoint.family, checkpoint.system
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError([f"{folder} exists already and is not an empty folder; choose another"])
+        raise ConfigError([f"{folder} exists already and is not an empty folder. Choose another."])
     model, spelled = transformer(system), {}
     for ours, tensor in checkpoint.weights.items():
         if _foreign(ours, family):
@@ -270,7 +270,7 @@ def _check_ties(family: Family, decoder: Mapping[str, Tensor], weights: Mapping[
         ours = tied[name.rpartition(".")[2]]
         if name.startswith(heads) and (ours is None or not torch.equal(ours, tensor)):
             raise ConfigError(
-                [f"{WEIGHTS}: {name} is not tied (tie_word_embeddings); other output layers are unsupported"]
+                [f"{WEIGHTS}: {name} is not tied (tie_word_embeddings). Other output layers are unsupported."]
             )
 
 

@@ -105,7 +105,7 @@ class Tensors:
         """
         if self._kinds[name] not in _FLOATS:
             raise ConfigError(
-                [f"{self.path}: {name} is of type {self._kinds[name]}; weights must be {', '.join(_FLOATS)}"]
+                [f"{self.path}: {name} is of type {self._kinds[name]}. Weights must be {', '.join(_FLOATS)}."]
             )
         tensor = self._file.get_tensor(name).to(torch.float32)
         if not torch.isfinite(tensor).all():
@@ -141,10 +141,10 @@ def _check_format(path: Path) -> None:
     with open_plain(path, _home(path.parent)) as file:
         size, start = os.fstat(file.fileno()).st_size, file.read(9)
     if start.startswith(_PICKLES) and start[8:] != b"{":
-        raise ConfigError([f"{path} is a pickle or an archive under another name; it is not opened"])
+        raise ConfigError([f"{path} is a pickle or an archive under another name. It is not opened."])
     header = struct.unpack("<Q", start[:8])[0] if len(start) == 9 else size
     if start[8:] != b"{" or header > size - 8:
         raise ConfigError([f"{path} is cut short or not in the safetensors format"])
     if header > _LARGEST_HEADER:
         limit = f"{_LARGEST_HEADER >> 20} MiB, which is room for the tensors of a thousand layers"
-        raise ConfigError([f"{path} has a header of {header:,} bytes; at most {limit}, are allowed"])
+        raise ConfigError([f"{path} has a header of {header:,} bytes. At most {limit}, are allowed."])

@@ -155,7 +155,7 @@ def _pop_added_tokens(source: Path, data: dict[str, Any]) -> dict[str, int]:
         raise ConfigError([f"{source}: added_tokens must have content, id and special"]) from None
     if ordinary:
         names = ", ".join(map(repr, ordinary[:4]))
-        problem = "match across word boundaries, which is not supported; mark them special or remove them"
+        problem = "match across word boundaries, which is not supported. Mark them special or remove them."
         raise ConfigError([f"{source}: added tokens {names} {problem}"])
     return numbers
 
@@ -194,10 +194,10 @@ def _check(source: Path, data: dict[str, Any]) -> _Kind:
         known = ", ".join(_KINDS)
         raise ConfigError([f"{source} is not a tokenizer of a supported kind ({known}): {error!r}"]) from None
     if ends and model.get("unk_token") is None:
-        raise ConfigError([f"{source}: the model has no unk_token, so texts would lose unknown letters; give it one"])
+        raise ConfigError([f"{source}: the model has no unk_token, so texts would lose unknown letters. Give it one."])
     if is_endless:
-        limits = f"at most {_MOST_STEPS} steps, and no Replace by more than it matches, are allowed"
-        raise ConfigError([f"{source}: texts would grow without limit ({', '.join(growing) or 'steps'}); {limits}"])
+        limits = f"At most {_MOST_STEPS} steps, and no Replace by more than it matches, are allowed."
+        raise ConfigError([f"{source}: texts would grow without limit ({', '.join(growing) or 'steps'}). {limits}"])
     if bad:
         raise ConfigError(
             [f"{source}: {', '.join(bad)}: not supported, because words must be encoded independently as {kind.name}"]
@@ -247,7 +247,7 @@ def _vocabulary(
     wrong = [f"has no piece {piece!r} for {name}" for name, piece in specials.items() if piece not in numbers]
     if kind.name == "byte_bpe" and (lacking := sorted(byte_letters().keys() - numbers.keys())):
         told = f"has no piece for {len(lacking)} of the 256 bytes ({lacking[0]!r} ...), so texts would lose them"
-        wrong.append(f"{told}; train it with the whole alphabet of ByteLevel")
+        wrong.append(f"{told}. Train it with the whole alphabet of ByteLevel.")
     beyond = [piece for piece, number in numbers.items() if type(number) is not int or not 0 <= number < vocab_size]
     if beyond:
         wrong.append(f"has {len(beyond)} pieces ({beyond[0]!r} ...) without a row in the word table of {vocab_size:,}")

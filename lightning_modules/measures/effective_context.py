@@ -87,12 +87,12 @@ def _in_common(group: Mapping[str, Losses]) -> tuple[list[int], int]:
     contexts = {name: sorted(losses) for name, losses in group.items()}
     first, wanted = next(iter(contexts.items()))
     if len(wanted) < 2:
-        raise ConfigError([f"{first} has losses at {len(wanted)} contexts; a gain needs at least 2"])
+        raise ConfigError([f"{first} has losses at {len(wanted)} contexts. A gain needs at least 2."])
     wrong = [f"{name} has losses at contexts {own}, {first} at {wanted}" for name, own in contexts.items()]
     wrong = [text for text, own in zip(wrong, contexts.values(), strict=True) if own != wanted]
     shapes = {losses.shape for own in group.values() for losses in own.values()}
     if len(shapes) > 1:
-        wrong.append(f"losses are of {', '.join(sorted(map(str, shapes)))} tokens; measure the same at every context")
+        wrong.append(f"losses are of {', '.join(sorted(map(str, shapes)))} tokens. Measure the same at every context.")
     if wrong:
         raise ConfigError(wrong)
     return wanted, int(np.prod(shapes.pop()))

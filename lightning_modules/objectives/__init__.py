@@ -38,7 +38,7 @@ class Objectives(Settings):
 
     plm: PermutationLM | None = knob(None, "Permutation language modelling.", neutral=None)
     sbo: SpanBoundary | None = knob(
-        None, "Span boundary objective: predict hidden spans from the pieces beside them.", neutral=None
+        None, "Span boundary objective: predict hidden spans from the pieces next to them.", neutral=None
     )
 
     @model_validator(mode="after")
@@ -133,8 +133,8 @@ class Objectives(Settings):
             for term, total in objective.loss(own_heads(heads, name), encoded, example).items():
                 if term not in counts:
                     raise Unsupported(
-                        f"objectives.{name}: loss term '{term}' has no declared count; name it in "
-                        f"{type(objective).__name__}.counts, which declares {', '.join(counts) or 'none'}"
+                        f"objectives.{name}: loss term '{term}' has no declared count. Name it in "
+                        f"{type(objective).__name__}.counts, which declares {', '.join(counts) or 'none'}."
                     )
                 terms[term] = (total, counts[term], objective.weight)
         return terms

@@ -48,12 +48,12 @@ class LanguageModel(Objective):
     reads_targets_only: ClassVar[bool] = True
 
     direction: Literal["left_to_right", "right_to_left", "two_way"] = knob(
-        "left_to_right", "Direction of reading; model.direction must be the same."
+        "left_to_right", "Direction of reading, the same as in model.direction."
     )
     scored: Literal["all", "second_half"] = knob(
         "all",
-        "Which positions of a row predict in pretraining: all, or those of the half that is read last (half loss: "
-        "Al-Rfou et al. 2018; Transformer-XL, Table 6). On held-out text all do.",
+        "Positions of a row that predict in pretraining: all, or those of the half that is read last. Al-Rfou et al. "
+        "2018 and Transformer-XL, Table 6, have second_half. On held-out text all do.",
         neutral="all",
     )
     transform: Annotated[HeadTransform, OfLoss] = knob(
@@ -62,11 +62,11 @@ class LanguageModel(Objective):
         "or nothing (none), as in GPT.",
         neutral="bert",
     )
-    bias: Annotated[bool, OfLoss] = knob(True, "A bias for each word in the head; GPT has none.", neutral=True)
+    bias: Annotated[bool, OfLoss] = knob(True, "A bias for each word in the head. GPT has none.", neutral=True)
     cutoffs: Annotated[tuple[int, ...], OfLoss] = knob(
         (),
-        "Adaptive softmax: the first id of each cluster of rarer words, ascending; 20000, 40000 and 200000 in "
-        "Transformer-XL on WikiText-103. Frequent words have small ids where the tokenizer numbers them so.",
+        "Adaptive softmax: the first id of each cluster of rarer words, ascending (20000, 40000 and 200000 in "
+        "Transformer-XL on WikiText-103). Frequent words have small ids where the tokenizer numbers them so.",
         neutral=(),
     )
     activation: Annotated[Activation, OfLoss] = knob("gelu", "Activation function of the head.", neutral="gelu")

@@ -28,7 +28,7 @@ class MaskedLM(Objective):
     masking: Masking = Masking()
     activation: Annotated[Activation, OfLoss] = knob(
         "gelu",
-        "Activation function of the head; published checkpoints may have another than the encoder.",
+        "Activation function of the head. Published checkpoints may have another than the encoder.",
         neutral="gelu",
     )
     norm_eps: Annotated[float, OfLoss] = knob(1e-12, "Epsilon of the head's LayerNorm.", neutral=1e-12, gt=0)

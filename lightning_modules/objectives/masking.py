@@ -35,8 +35,8 @@ class Masking(Settings):
     predicted: float | None = knob(
         None,
         "Share of positions that are predicted, by default all that are hidden. Fewer are some of the hidden ones. "
-        "More must be a multiple of rate: each sequence is presented so many times, with other positions hidden, and "
-        "each presentation costs a forward and a backward pass (Wettig et al. 2023, Table 3).",
+        "More must be a multiple of rate: each sequence is presented so many times, with other positions hidden. Each "
+        "presentation costs a forward and a backward pass (Wettig et al. 2023, Table 3).",
         neutral=None,
         gt=0,
         le=1,
@@ -47,27 +47,29 @@ class Masking(Settings):
     random: float = knob(0.1, "Share of predicted positions replaced by a random token.", ge=0, le=1)
     replacement: Literal["piece", "group"] = knob(
         "piece",
-        "Whether [MASK], the same or a random token is drawn for each piece or once for a group, of which each piece "
-        "still has a random token of its own (SpanBERT).",
+        "Whether [MASK], the same or a random token is drawn for each piece or once for a group. Each piece of a "
+        "group still has a random token of its own (SpanBERT).",
         neutral="piece",
     )
     random_words: Literal["uniform", "ordinary", "frequency"] = knob(
         "uniform",
-        "What random tokens are drawn from: the vocabulary, special and unused pieces included (BERT), the pieces that "
-        "are not special (RoBERTa), or the text, so that frequent pieces come often (SpanBERT).",
+        "What random tokens are drawn from: uniform is the vocabulary, special and unused pieces included (BERT). "
+        "With ordinary it is the pieces that are not special (RoBERTa). With frequency it is the text, so that "
+        "frequent pieces come often (SpanBERT).",
         neutral="uniform",
     )
     count: Literal["round", "stochastic_round", "ceil", "bernoulli"] = knob(
         "round",
-        "How many of n real positions are hidden: round is round(rate n), special tokens counted (BERT, ALBERT); "
-        "stochastic_round is int(rate n + u) with u uniform (RoBERTa, Wettig et al.); ceil is rate n rounded up, "
-        "special tokens not counted (SpanBERT); bernoulli draws each position independently (Hugging Face, Cramming).",
+        "How many of n real positions are hidden: round is round(rate n), special tokens counted (BERT, ALBERT). With "
+        "stochastic_round it is int(rate n + u) with u uniform (RoBERTa, Wettig et al.). With ceil it is rate n "
+        "rounded up, special tokens not counted (SpanBERT). With bernoulli each position is drawn independently "
+        "(Hugging Face, Cramming).",
     )
     cap: int | None = knob(
-        None, "Maximum predictions per sequence (BERT: 20 at 128 positions); by default no limit.", neutral=None, ge=1
+        None, "Maximum predictions per sequence (BERT: 20 at 128 positions). By default no limit.", neutral=None, ge=1
     )
     copies: int = knob(
-        0, "0 for dynamic masking, a new mask at each presentation; K for K fixed masks used in turn.", neutral=0, ge=0
+        0, "0 for dynamic masking, a new mask at each presentation. K for K fixed masks used in turn.", neutral=0, ge=0
     )
 
     @model_validator(mode="after")

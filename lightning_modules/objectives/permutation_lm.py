@@ -64,9 +64,9 @@ class PermutationLM(Objective):
     targets: ClassVar[tuple[str, ...]] = (ALONE, PERMUTED)
 
     one_in: float = knob(
-        6.0, "K: one in so many tokens is predicted, rounded down; 85 of 512 in XLNet. 1 predicts all.", ge=1
+        6.0, "K: one in so many tokens is predicted, rounded down (85 of 512 in XLNet). 1 predicts all.", ge=1
     )
-    units: AnyUnits = knob(SpreadSpans(), "What is predicted together; pieces for single tokens.")
+    units: AnyUnits = knob(SpreadSpans(), "What is predicted together. Pieces for single tokens.")
     transform: Annotated[HeadTransform, OfLoss] = knob(
         "none",
         "What states go through before they are multiplied by the word table: nothing (none), as in XLNet, or dense, "
@@ -86,7 +86,7 @@ class PermutationLM(Objective):
         """A query stream of a model that reads both sides; and states as wide as the table."""
         needed = {
             QUERY_STREAM: "set model.query_stream to true",
-            "direction both": "set model.direction to both; the order says what is seen",
+            "direction both": "set model.direction to both. The order says what is seen.",
         }
         if self.transform == "none":
             needed[WIDE_TABLE] = "set model.embedding_size to null, or objectives.plm.transform to bert"

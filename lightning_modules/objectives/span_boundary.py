@@ -66,7 +66,7 @@ class SpanBoundary(Objective):
     reads_targets_only: ClassVar[bool] = True
     targets: ClassVar[tuple[str, ...]] = (SBO,)
 
-    weight: float = knob(1.0, "Factor on this objective's mean loss; with 0 there is none.", ge=0)
+    weight: float = knob(1.0, "Factor on this objective's mean loss. With 0 there is none.", ge=0)
     longest: int = knob(15, "Most pieces of a span that are predicted, from its start.", ge=1, le=512)
     position_size: int = knob(200, "Width of the embeddings of positions within a span.", ge=1, le=1 << 16)
     norm_eps: float = knob(1e-12, "Epsilon of the head's LayerNorms.", neutral=1e-12, gt=0)

@@ -37,7 +37,7 @@ SETS: dict[str, Task] = {
             metrics=("accuracy",),
             rows=_files("imdb", label="label", first="text", train="train.jsonl", dev="test.jsonl", within=""),
             licence=TASKS["imdb"].licence,
-            own_split="tested on 10,000 reviews of the test set; only the last thirty words of a review are read",
+            own_split="tested on 10,000 reviews of the test set, of which only the last thirty words are read",
         ),
         Task(
             name="mrpc",
@@ -69,7 +69,7 @@ SETS: dict[str, Task] = {
             metrics=("accuracy",),
             rows=MadeAgain(),
             licence=TASKS["qnli_own"].licence,
-            own_split="tested on the official dev set, 5,463 pairs; the training pairs are rebuilt from SQuAD 1.1",
+            own_split="tested on the official dev set, 5,463 pairs, with training pairs rebuilt from SQuAD 1.1",
         ),
         Task(
             name="snli",

@@ -31,8 +31,8 @@ def _layout(task: str, settings: FineTuning) -> tuple[str, str] | None:
         return None
     row = LAYOUTS[settings.layout].words[1]
     return "layout", (
-        f"{task} is answered from single positions, which {settings.layout} has no rows for ({row}); its rows are "
-        f"{' or '.join(sorted(shape.layouts))}: set finetuning.{task}.layout to it, or leave out {task}"
+        f"{task} is answered from single positions, which {settings.layout} has no rows for ({row}). Its rows are "
+        f"{' or '.join(sorted(shape.layouts))}: set finetuning.{task}.layout to it, or leave out {task}."
     )
 
 
@@ -61,7 +61,7 @@ def _language_model(system: System, settings: FineTuning) -> tuple[str, str] | N
     objectives = ", ".join(name for name, _ in system.objectives.present())
     trained = f"to read {lm.direction}" if lm else f"by {objectives}, not to predict next tokens"
     return "auxiliary_lm", (
-        f"{settings.auxiliary_lm:g} goes on with a left-to-right language model, and this one was pretrained "
+        f"{settings.auxiliary_lm:g} continues with a left-to-right language model, and this one was pretrained "
         f"{trained}: set it to 0, or pretrain with objectives.lm.direction left_to_right"
     )
 
@@ -72,12 +72,12 @@ def _transferred(system: System, settings: FineTuning) -> tuple[str, str] | None
         return None
     if count > model.depth:
         stack = "each stack" if model.stacks > 1 else "the model"
-        text = f"{count} is more than the {model.depth} layers of {stack}; give 0 to {model.depth}"
+        text = f"{count} is more than the {model.depth} layers of {stack}. Give 0 to {model.depth}."
         return "layers_transferred", text
     whole = [n for n in range(model.depth + 1) if not model.shared_across(n)]
     if count in whole:
         return None
     return "layers_transferred", (
-        f"{count} would part layers that share their weights (model.sharing {model.get('sharing')}); give "
-        f"{', '.join(map(str, whole))}"
+        f"{count} would part layers that share their weights (model.sharing {model.get('sharing')}). Give "
+        f"{', '.join(map(str, whole))}."
     )

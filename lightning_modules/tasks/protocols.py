@@ -96,8 +96,8 @@ _STABLE = {"epochs": 20, "schedule.warmup_fraction": 0.1, "optimizer.bias_correc
 
 PROTOCOLS: dict[str, Protocol] = {
     "bert": Protocol(
-        source="Devlin et al. 2019, section 4 and appendix A.3; released run_classifier and run_squad",
-        note="The paper chose rates from 2e-5 to 5e-5 on each GLUE dev set; here 3e-5 for all.",
+        source="Devlin et al. 2019, section 4 and appendix A.3, and the released run_classifier and run_squad",
+        note="The paper chose rates from 2e-5 to 5e-5 on each GLUE dev set. Here all have 3e-5.",
         tasks={
             "": _bert(3e-5, 32, 3),
             **dict.fromkeys(("squad1", "squad1_own"), _bert(5e-5, 32, 3, max_length=384, dropout=0.0)),
@@ -106,13 +106,13 @@ PROTOCOLS: dict[str, Protocol] = {
         },
     ),
     "gpt": Protocol(
-        source="Radford et al. 2018, sections 3.3 and 4.1; released train.py",
+        source="Radford et al. 2018, sections 3.3 and 4.1, and the released train.py",
         note="One setting for all tasks. Unlike in the code, the first step of the warm-up is not at rate 0.",
         tasks={"": _GPT},
     ),
     "roberta": Protocol(
         source="Liu et al. 2019, section 5 and released fine-tuning configurations",
-        note="No early stopping on the dev set, no start from MNLI; other tasks as in appendix C: 10 epochs.",
+        note="No early stopping on the dev set, no start from MNLI. Other tasks as in appendix C: 10 epochs.",
         tasks={
             "": _settings(1e-5, 16, epochs=10, **{"schedule.warmup_fraction": 0.06, "optimizer.weight_decay": 0.1}),
             "cola": _roberta(1e-5, 16, 5336, 320),
@@ -147,7 +147,7 @@ PROTOCOLS: dict[str, Protocol] = {
     ),
     "spanbert": Protocol(
         source="Joshi et al. 2020, appendix B",
-        note="The paper chose among five rates and two batch sizes on each dev set; here 2e-5 and 32.",
+        note="The paper chose among five rates and two batch sizes on each dev set. Here they are 2e-5 and 32.",
         tasks={
             "": _spanbert(10),
             "cola": _spanbert(4),
@@ -155,7 +155,7 @@ PROTOCOLS: dict[str, Protocol] = {
         },
     ),
     "xlnet": Protocol(
-        source="Yang et al. 2019, appendix A.4.2; released code, its command for STS-B",
+        source="Yang et al. 2019, appendix A.4.2, and the released command for STS-B",
         note="Tasks that the appendix does not list have the settings of STS-B. On SQuAD the paper also lowers the "
         "rate by a quarter from layer to layer, which is not done here.",
         tasks={
@@ -177,7 +177,7 @@ PROTOCOLS: dict[str, Protocol] = {
     ),
     "stable": Protocol(
         source="Mosbach et al. 2021, section 6: 20 epochs, bias correction, 10 % warm-up",
-        note="Use 20 seeds or more; runs no better than the majority class count as degenerate.",
+        note="Use 20 seeds or more. Runs no better than the majority class count as degenerate.",
         tasks={"": _settings(2e-5, 16, **_STABLE)},
     ),
 }

@@ -29,8 +29,10 @@ class Features(Settings):
 
     layers: Literal[
         "embeddings", "second_to_last", "last", "weighted_sum_last_four", "concat_last_four", "weighted_sum_all"
-    ] = knob("concat_last_four", "Layers that serve as features; all means all but the embeddings.")
-    bilstm_layers: int = knob(2, "Layers of the BiLSTM; 0 feeds the mixture directly to the head.", ge=0, le=16)
+    ] = knob(
+        "concat_last_four", "Layers that serve as features. With weighted_sum_all these are all but the embeddings."
+    )
+    bilstm_layers: int = knob(2, "Layers of the BiLSTM. With 0 the head reads the mixture directly.", ge=0, le=16)
     bilstm_size: int = knob(768, "Width of each direction of the BiLSTM.", ge=1, le=1 << 16)
 
     def resolved(self) -> Self:
@@ -50,7 +52,7 @@ class Features(Settings):
         """
         count = {"second_to_last": 2, "weighted_sum_last_four": 4, "concat_last_four": 4}.get(self.layers, 1)
         if depth < count:
-            text = f"finetuning.features.layers {self.layers} takes {count} layers; the encoder is {depth} deep"
+            text = f"finetuning.features.layers {self.layers} takes {count} layers. The encoder is {depth} deep."
             raise ConfigError([text])
         if self.layers in ("embeddings", "second_to_last", "last"):
             return ({"embeddings": 0, "second_to_last": depth - 1, "last": depth}[self.layers],)
@@ -91,21 +93,21 @@ class FineTuning(Settings):
     epochs: int = knob(3, "Passes over the training examples.", ge=1, le=64)
     steps: int | None = knob(
         None,
-        "Optimiser steps, for papers that give these instead of epochs; by default those of the epochs.",
+        "Optimiser steps, for papers that give these instead of epochs. By default those of the epochs.",
         neutral=None,
         ge=1,
     )
     batch_size: int = knob(32, "Examples per optimiser step.", ge=1, le=1 << 20)
     max_length: int = knob(
-        128, "Maximum positions of an example, special tokens included; longer examples are cut.", ge=8, le=1 << 20
+        128, "Maximum positions of an example, special tokens included. Longer examples are cut.", ge=8, le=1 << 20
     )
     train_examples: int | None = knob(
-        None, "Number of training examples, sampled by the seed; by default all.", neutral=None, ge=1
+        None, "Number of training examples, sampled by the seed. By default all.", neutral=None, ge=1
     )
     validation_share: float | None = knob(
         None,
-        "Share of the training examples, 2,000 at most, that is not trained on and scored in place of the dev set; "
-        "only for the trials of a search (search.set), so that no reported score chooses a recipe.",
+        "Share of the training examples, 2,000 at most, that is not trained on and scored in place of the dev set. "
+        "Only for the trials of a search (search.set), so that no reported score chooses a recipe.",
         neutral=None,
         gt=0,
         lt=1,
@@ -113,7 +115,7 @@ class FineTuning(Settings):
     dropout: float = knob(0.1, "Dropout on the pooled vector that the classifier reads.", ge=0, lt=1)
     encoder_dropout: float | None = knob(
         None,
-        "All dropout rates of the encoder during fine-tuning (ALBERT, Table 14); by default those of pretraining.",
+        "All dropout rates of the encoder during fine-tuning (ALBERT, Table 14). By default those of pretraining.",
         neutral=None,
         ge=0,
         lt=1,
@@ -125,8 +127,8 @@ class FineTuning(Settings):
     )
     word_vectors: WordVectors | None = knob(
         None,
-        "With from_scratch: initialise the embedding table with static word vectors of the pretraining text; "
-        "by default it is random.",
+        "With from_scratch: initialise the embedding table with static word vectors of the pretraining text. "
+        "By default it is random.",
         neutral=None,
     )
     first: str | None = knob(
@@ -137,49 +139,49 @@ class FineTuning(Settings):
     )
     layers_transferred: int | None = knob(
         None,
-        "Layers that start from pretrained weights, counted from the first: the embeddings and these; those above and "
+        "Layers that start from pretrained weights, counted from the first: the embeddings and these. Those above and "
         "a last normalisation start as random as in from_scratch (Radford et al. 2018, Figure 2). By default all.",
         neutral=None,
         ge=0,
     )
     features: Features | None = knob(
-        None, "Freeze the encoder and use its layers as features; by default it is trained with the head.", neutral=None
+        None, "Freeze the encoder and use its layers as features. By default it is trained with the head.", neutral=None
     )
     layout: LayoutName = knob(
         "cls_sep",
-        "The symbols of a row: [CLS] a [SEP] b [SEP]; with cls_last a [SEP] b [SEP] [CLS], where [CLS] is a segment of "
-        "its own (XLNet); or with extract three new ones, [start] a [delimiter] b "
-        "[extract], whose embeddings start random (Radford et al. 2018, section 3.3).",
+        "The symbols of a row: [CLS] a [SEP] b [SEP]. With cls_last a [SEP] b [SEP] [CLS], where [CLS] is a segment "
+        "of its own (XLNet). With extract three new ones, [start] a [delimiter] b [extract], whose embeddings start "
+        "random (Radford et al. 2018, section 3.3).",
         neutral="cls_sep",
     )
     both_orders: bool = knob(
         False,
-        "Show two texts that may change places (MRPC, STS-B, QQP) in both orders, a row each, and add what stands for "
-        "the two rows (Radford et al. 2018, section 3.3).",
+        "Show two texts that may change places (MRPC, STS-B, QQP) in both orders, a row each. The classifier reads "
+        "the sum of both rows (Radford et al. 2018, section 3.3).",
         neutral=False,
     )
     auxiliary_lm: float = knob(
         0.0,
-        "Weight of the pretrained language model's loss on the rows of the task, wrong options included, beside the "
-        "task's loss; 0.5 in GPT. Of a model that was pretrained to predict next tokens.",
+        "Weight of the pretrained language model's loss on the rows of the task, wrong options included, next to the "
+        "task's loss (0.5 in GPT). The model must have been pretrained to predict next tokens.",
         neutral=0.0,
         ge=0,
     )
     reader: ReaderName | None = knob(
         None,
-        "What stands for a text: the state of the first position ([CLS]) or of the last ([SEP]); with ends the last of "
-        "the left-to-right stack beside the first of the right-to-left one; the mean or max of all states but padding; "
-        "concat, which is last, max and mean side by side (Howard and Ruder 2018); or mean_per_text, the mean of a "
-        "single text, of two u and v with their absolute difference and u * v (Conneau et al. 2017). By default a "
-        "position that has seen the whole text: [extract] or the last [CLS] in these layouts. Tasks answered from "
-        "single positions, such as spans and tags, read no text.",
+        "What represents a text: the state of the first position ([CLS]) or of the last ([SEP]). With ends it is the "
+        "last of the left-to-right stack and the first of the right-to-left one. With mean or max it is that of all "
+        "states but padding. With concat last, max and mean are concatenated (Howard and Ruder 2018). With "
+        "mean_per_text it is the mean of a single text. Of two, u and v, it has their absolute difference and u * v "
+        "besides (Conneau et al. 2017). By default it is a position that has seen the whole text: [extract] or the "
+        "last [CLS] in these layouts. Tasks answered from single positions, such as spans and tags, read no text.",
         neutral=None,
         validation_alias=AliasChoices("reader", "pooling"),  # as earlier records call it
     )
     pooler: bool = knob(
         True,
-        "A dense layer as wide as the encoder, with tanh, between what stands for a text and the classifier "
-        "(BERT's pooler).",
+        "A dense layer as wide as the encoder, with tanh, between what represents a text and the classifier (BERT's "
+        "pooler).",
         neutral=True,
     )
     mean_label: bool = knob(
@@ -190,51 +192,51 @@ class FineTuning(Settings):
     )
     span_beam: SpanBeam | None = knob(
         None,
-        "Spans of a passage: ask for the end of an answer given its start, by a beam, and apart from both whether "
-        "there is one (XLNet); by default start and end are asked for independently (BERT).",
+        "Spans of a passage: predict the end of an answer given its start, by a beam, and apart from both whether "
+        "there is one (XLNet). By default start and end are predicted independently (BERT).",
         neutral=None,
     )
     bilstm_layers: int = knob(
         0,
         "Layers of a randomly initialised BiLSTM between encoder and head, trained with both (Devlin et al. 2019, "
-        "Table 5); each direction is half as wide as its input.",
+        "Table 5). Each direction is half as wide as its input.",
         neutral=0,
         ge=0,
         le=16,
     )
-    clip_norm: float = knob(1.0, "Maximum global gradient norm; 0 disables clipping.", neutral=0.0, ge=0)
+    clip_norm: float = knob(1.0, "Maximum global gradient norm. No clipping with 0.", neutral=0.0, ge=0)
     precision: Literal["fp32", "bf16"] = knob("bf16", "fp32, or bf16 for bfloat16 autocast over fp32 weights.")
-    optimizer: Optimizer = knob(Optimizer(peak_lr=2e-5), "The optimiser; its moments start from zero.")
+    optimizer: Optimizer = knob(Optimizer(peak_lr=2e-5), "The optimiser. Its moments start from zero.")
     schedule: Schedule = knob(Schedule(warmup_fraction=0.1), "The learning rate over all epochs.")
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.first and self.from_scratch:
             raise ValueError(
-                "from_scratch starts from random weights, not from those of the task in first; leave out one of the two"
+                "from_scratch starts from random weights, not from the task in first. Leave out one of the two."
             )
         if self.first and self.features is not None:
-            raise ValueError("a frozen encoder learns nothing from the task in first; leave out first or features")
+            raise ValueError("a frozen encoder learns nothing from the task in first. Leave out first or features.")
         if self.bilstm_layers and self.features is not None:
-            raise ValueError("a frozen encoder has features.bilstm_layers of its own; leave out bilstm_layers")
+            raise ValueError("a frozen encoder has features.bilstm_layers of its own. Leave out bilstm_layers.")
         if self.bilstm_layers and self.first:
-            raise ValueError("the BiLSTM is new for each task; leave out first or bilstm_layers")
+            raise ValueError("the BiLSTM is new for each task. Leave out first or bilstm_layers.")
         if self.word_vectors is not None and not self.from_scratch:
             raise ValueError("word_vectors need from_scratch: set from_scratch to true, or leave out word_vectors")
         self._check_frozen()
         if self.layout == "cls_last" and self.reader == "first":
-            raise ValueError("reader first would read a word, since layout cls_last has [CLS] last; set reader to last")
+            raise ValueError("reader first reads a word, since layout cls_last has [CLS] last. Set reader to last.")
         if self.layers_transferred is not None and self.from_scratch:
-            raise ValueError("from_scratch transfers no layer; leave out layers_transferred, or from_scratch")
+            raise ValueError("from_scratch transfers no layer. Leave out layers_transferred, or from_scratch.")
         if self.layers_transferred is not None and self.first:
             raise ValueError(
-                "the task in first has trained all layers, and layers_transferred would discard those above; leave out "
-                "one of the two"
+                "the task in first has trained all layers, and layers_transferred would discard those above. Leave out "
+                "one of the two."
             )
         if self.auxiliary_lm and self.bilstm_layers:
             raise ValueError(
-                "the language model's head reads the encoder and not a BiLSTM; set auxiliary_lm to 0, or leave out "
-                "bilstm_layers"
+                "the language model's head reads the encoder and not a BiLSTM. Set auxiliary_lm to 0, or leave out "
+                "bilstm_layers."
             )
         return self
 
@@ -242,18 +244,18 @@ class FineTuning(Settings):
         if self.features is None:
             return
         if self.word_vectors is not None:
-            raise ValueError("with word_vectors the layers of a frozen encoder would stay random; leave out features")
+            raise ValueError("with word_vectors the layers of a frozen encoder would stay random. Leave out features.")
         if self.layers_transferred is not None:
             raise ValueError(
-                "the layers above those in layers_transferred would stay random in a frozen encoder; leave out features"
+                "layers above those in layers_transferred would stay random in a frozen encoder. Leave out features."
             )
         if LAYOUTS[self.layout].new:
             raise ValueError(
-                f"the new symbols of layout {self.layout} would stay random in a frozen encoder; leave out features, "
-                "or set layout to cls_sep"
+                f"the new symbols of layout {self.layout} would stay random in a frozen encoder. Leave out features, "
+                "or set layout to cls_sep."
             )
         if self.auxiliary_lm:
-            raise ValueError("a frozen encoder learns from no loss; set auxiliary_lm to 0, or leave out features")
+            raise ValueError("a frozen encoder learns from no loss. Set auxiliary_lm to 0, or leave out features.")
 
     def resolved(self) -> Self:
         """Without ``encoder_dropout`` for a frozen encoder, whose features are computed without dropout."""

@@ -76,7 +76,7 @@ def _usable(path: Path, module: pl.LightningModule, execution: Execution, run_id
         os.replace(path, aside)
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         print(
-            f"{path.name} cannot be used ({reason!r}): it is now {aside.name}, the training starts anew",
+            f"{path.name} cannot be used ({reason!r}): it is now {aside.name}, the training starts from the beginning",
             file=sys.stderr,
         )
         return None

@@ -63,17 +63,17 @@ class Execution:
         rows, rest = divmod(batch, self.ranks)
         if rest:
             fitting = ", ".join(str(count) for count in range(1, min(batch, 64) + 1) if not batch % count)
-            text = f"{self.ranks} devices cannot share training.batch_size {batch} equally; {fitting} can"
+            text = f"{self.ranks} devices cannot share training.batch_size {batch} equally. Allowed: {fitting}"
             yield Problem("devices", text)
         elif (micro := min(training.micro_batch_size or rows, rows)) and rows % micro:
             text = f"{self.ranks} devices have {rows} rows each of training.batch_size {batch}, which is no multiple"
             yield Problem("devices", f"{text} of training.micro_batch_size {micro}")
         if self.strategy == "fsdp" and not isinstance(model, Transformer):
-            text = f"weights of model.kind {model.get('kind')} cannot be divided; choose ddp, or a transformer"
+            text = f"weights of model.kind {model.get('kind')} cannot be divided. Choose ddp, or a transformer."
             yield Problem("strategy", text)
         if self.activation_checkpointing and not isinstance(model, Transformer):
             kind = model.get("kind")
-            text = f"layers of model.kind {kind} cannot be computed again; leave it out, or choose a transformer"
+            text = f"layers of model.kind {kind} cannot be computed again. Leave it out, or choose a transformer."
             yield Problem("activation_checkpointing", text)
 
     @property

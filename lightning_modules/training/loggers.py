@@ -27,7 +27,7 @@ _PACKAGES: Mapping[str, tuple[str, ...]] = {  # of each of them one is enough
 
 
 class LoggerWarning(UserWarning):
-    """A logger failed; the training goes on without its curve."""
+    """A logger failed; the training continues without its curve."""
 
 
 def check(name: str) -> None:
@@ -100,7 +100,7 @@ class Tolerant(Logger):
             return call(self._inner)
         except Exception as error:
             self._failed = True
-            text = f"the logger failed, and the training goes on without its curve: {type(error).__name__}: {error}"
+            text = f"the logger failed, and the training continues without its curve: {type(error).__name__}: {error}"
             with warnings.catch_warnings():
                 warnings.simplefilter("always", LoggerWarning)  # never an error
                 warnings.warn(text, LoggerWarning, stacklevel=2)

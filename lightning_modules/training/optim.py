@@ -18,7 +18,7 @@ class Optimizer(Settings):
     algorithm: Literal["adamw", "lamb"] = knob("adamw", "Optimiser: adamw, or lamb as in ALBERT.", neutral="adamw")
     bias_correction: bool = knob(
         True,
-        "Correct the moments for their start at zero; BERT's AdamWeightDecay and ALBERT's LAMB do not.",
+        "Correct the moments for their start at zero. BERT's AdamWeightDecay and ALBERT's LAMB do not.",
         neutral=True,
     )
 
@@ -28,7 +28,7 @@ class Optimizer(Settings):
     eps: float = knob(1e-6, "Epsilon in the denominator of the update.", gt=0)
     weight_decay: float = knob(0.01, "Decoupled weight decay, multiplied by the learning rate.", ge=0)
     decay_all: bool = knob(
-        False, "Apply weight decay to biases and LayerNorm too, as in RoBERTa's released code; BERT exempts them."
+        False, "Apply weight decay to biases and LayerNorm too, as in RoBERTa's released code. BERT exempts them."
     )
 
     def build(self, module: nn.Module) -> torch.optim.Optimizer:
@@ -160,8 +160,8 @@ class Schedule(Settings):
     decay: Literal["linear", "cosine", "constant"] = knob("linear", "Shape of the decay after the warm-up.")
     decay_origin: Literal["zero", "warmup_end"] = knob(
         "warmup_end",
-        "Where the decay starts: at the end of the warm-up, or at step zero as in BERT's released code, "
-        "where the rate drops at the end of the warm-up.",
+        "Where the decay starts: at the end of the warm-up, or at step zero as in BERT's released code. There the "
+        "rate drops at the end of the warm-up.",
     )
 
     def factor(self, step: int, steps: int) -> float:

@@ -14,12 +14,12 @@ class Training(Settings):
     batch_size: int = knob(256, "Sequences per optimiser step, over all micro-batches and devices.", ge=1, le=1 << 20)
     batch_by: Literal["sequences", "tokens"] = knob(
         "sequences",
-        "What batch_size counts: sequences, or the tokens of so many sequences of full length (tokens), for which a "
-        "step shows more where they are shorter (Liu et al. 2019, section 4.2).",
+        "What batch_size counts: sequences, or the tokens of so many sequences of full length (tokens). Then a step "
+        "shows more sequences where they are shorter (Liu et al. 2019, section 4.2).",
         neutral="sequences",
     )
     micro_batch_size: int | None = knob(
-        None, "Sequences per forward pass, to save memory; by default the whole batch.", neutral=None, ge=1
+        None, "Sequences per forward pass, to save memory. By default the whole batch.", neutral=None, ge=1
     )
     warm_start: tuple[int, ...] = knob(
         (),
@@ -30,16 +30,17 @@ class Training(Settings):
     )
     start: dict[str, Any] = knob(
         {},
-        "Knob -> value: in what the pretraining differs whose weights this one starts from, all else being as here; "
-        "empty for random weights. Both have the same backbone and tokenizer; optimiser and schedule start anew.",
+        "Knob -> value: in what the pretraining differs whose weights this one starts from, all else being as here. "
+        "Empty for random weights. Both have the same backbone and tokenizer. Optimiser and schedule start from the "
+        "beginning.",
         neutral={},
     )
-    clip_norm: float = knob(1.0, "Maximum global gradient norm; 0 disables clipping.", neutral=0.0, ge=0)
+    clip_norm: float = knob(1.0, "Maximum global gradient norm. No clipping with 0.", neutral=0.0, ge=0)
     precision: Literal["fp32", "bf16"] = knob("bf16", "fp32, or bf16 for bfloat16 autocast over fp32 weights.")
     kept_as: Literal["fp32", "bf16"] = knob(
         "fp32",
-        "fp32, or bf16 for weights that are rounded to bfloat16 when the training ends, before what is measured then; "
-        "all runs that start from it start from these, and keeping them (`ablations keep`) takes half the bytes.",
+        "fp32, or bf16 for weights that are rounded to bfloat16 when the training ends, before what is measured then. "
+        "All runs that start from it start from these, and keeping them (`ablations keep`) takes half the bytes.",
         neutral="fp32",
     )
 

@@ -70,7 +70,7 @@ def load_weights(file: Path) -> dict[str, Tensor]:
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():
             raise ConfigError(
-                [f"{file}: {name} has values that are not finite; restore the file, or train the run again"]
+                [f"{file}: {name} has values that are not finite. Restore the file, or train the run again."]
             )
     return tensors
 
@@ -113,7 +113,7 @@ def _opened(file: Path) -> Iterator[tuple[Any, dict[str, str]]]:
             yield weights, json.loads((weights.metadata() or {}).get(_ALIASES, "{}"))
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = f"{type(error).__name__}: {error}"
-        raise ConfigError([f"{file} holds no weights that can be read ({reason[:200]}); remove it"]) from None
+        raise ConfigError([f"{file} holds no weights that can be read ({reason[:200]}). Remove it."]) from None
 
 
 def _compare(file: Path, found: Mapping[str, tuple[int, ...]], module: nn.Module) -> None:

@@ -57,7 +57,7 @@ class Options(ZeroShot):
 
     metrics: ClassVar[dict[str, str]] = {
         "accuracy": "share of questions whose right option is the most probable one",
-        "auc": "area under the ROC curve of one option's score against the other's; of questions with two options",
+        "auc": "area under the ROC curve of one option's score against the other's, for questions with two options",
     }
     methods: ClassVar[dict[str, str]] = {"majority": "majority class"}
     reads: ClassVar[frozenset[str]] = frozenset({"examples", "rule"})

@@ -16,28 +16,28 @@ class Measurement(Settings):
     rule: RuleName | None = knob(
         None,
         "What the log-probabilities of an option's tokens are made into: their sum, their mean, or what the prompt "
-        "adds to their sum (gain); by default the task's own.",
+        "adds to their sum (gain). By default the task's own.",
         neutral=None,
     )
     shots: int = knob(0, "Solved examples in the prompt before the question.", neutral=0, ge=0, le=64)
     shots_seed: int = knob(0, "Which of the training examples these are.", neutral=0, ge=0)
     stride: int | None = knob(
         None,
-        "Tokens that a further window of running text predicts; by default half of the model's positions. Fewer give "
+        "Tokens that a further window of running text predicts. By default half of the model's positions. Fewer give "
         "each token more context, at a higher cost.",
         neutral=None,
         ge=1,
     )
     sequence_length: int | None = knob(
         None,
-        "Positions of a segment of a stream, all of which predict; by default as in the run's evaluation.",
+        "Positions of a segment of a stream, all of which predict. By default as in the run's evaluation.",
         neutral=None,
         ge=1,
         le=1 << 20,
     )
     context: int | None = knob(
         None,
-        "Positions before a segment of a stream that are read again with it, so that nothing is carried; by default as "
+        "Positions before a segment of a stream that are read again with it, so that nothing is carried. By default as "
         "in the run's evaluation.",
         neutral=None,
         ge=0,
@@ -45,15 +45,15 @@ class Measurement(Settings):
     )
     memory_length: int | None = knob(
         None,
-        "Positions that the model remembers before a segment of a stream; by default as in the run's evaluation.",
+        "Positions that the model remembers before a segment of a stream. By default as in the run's evaluation.",
         neutral=None,
         ge=0,
         le=1 << 20,
     )
     memory_from: Literal["own_row", "other_row"] = knob(
         "own_row",
-        "Whose text is remembered before a segment of a stream: that of its own row, or of another one, which is as "
-        "long and tells nothing of the segment.",
+        "Whose text is remembered before a segment of a stream: that of its own row, or of another one. The other is "
+        "as long and does not help to predict the segment.",
         neutral="own_row",
     )
     lead: int = knob(
@@ -61,8 +61,8 @@ class Measurement(Settings):
     )
     examples: int | None = knob(
         None,
-        "Number of examples or stretches of text that are asked, the first ones; by default all. Of a stream, as many "
-        "positions as so many sequences of the training have.",
+        "Number of examples or stretches of text that are evaluated, the first ones. By default all. Of a stream, the "
+        "positions of so many sequences of the training.",
         neutral=None,
         ge=2,
     )

@@ -132,5 +132,5 @@ def pin() -> None:
 
 if __name__ == "__main__":
     if checkout() is None:
-        sys.exit("pins are part of the project's source; run this in a checkout")
+        sys.exit("pins are part of the project's source. Run this in a checkout.")
     pin()

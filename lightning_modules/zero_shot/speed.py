@@ -38,9 +38,9 @@ class ReadingSpeed(OfRun):
     source: str = "Dai et al. 2019, Table 9"
     metrics: ClassVar[dict[str, str]] = {
         "loss": "mean loss of the tokens that are read with a memory, nats",
-        "speed_up": "tokens predicted a second with a memory over those with a window that is read anew for each token",
-        "cached_tokens_per_second": "tokens predicted per second with a memory; on a CPU of processor time",
-        "recomputed_tokens_per_second": "tokens predicted per second, each from a window that is read anew; likewise",
+        "speed_up": "tokens predicted per second with a memory over those with a window read again for each",
+        "cached_tokens_per_second": "tokens predicted per second with a memory (on a CPU, of processor time)",
+        "recomputed_tokens_per_second": "the same without one, each token from a window of its own",
     }
     reads: ClassVar[frozenset[str]] = frozenset({"memory_length"})
     better: ClassVar[str] = "lower"

@@ -1,4 +1,4 @@
-"""The check of English finds what it is to find, and nothing in code. `make lint` applies it to the guides."""
+"""The check of English finds what it is to find, and nothing in code. `make lint` applies it."""
 
 from importlib import import_module
 from typing import Annotated
@@ -70,6 +70,23 @@ def test_help_of_commands_and_options_is_read():
         prose.place for prose in english.help_texts(typer.main.get_command(app), "outer") if list(prose.findings())
     }
     assert places == {"outer inner --help:1", "outer inner --often:1"}
+
+
+def test_sentences_in_strings_of_code_are_read():
+    source = """
+def refuse(name, why):
+    '''A docstring; told.'''
+    raise ValueError(f"{name} is missing here; restore it.{why}")
+
+SHORT = "a; b"
+OPTION = "Add the option --beside to this command."
+LONG = ("A string in two " "parts goes on.")
+"""
+    findings = [finding for prose in english.literals(source, "x.py") for finding in prose.findings()]
+    assert {(finding.place, finding.what.partition(",")[0]) for finding in findings} == {
+        ("x.py:4", "a semicolon"),
+        ("x.py:8", "'goes on'"),
+    }
 
 
 def test_exemptions_only_shrink(monkeypatch):

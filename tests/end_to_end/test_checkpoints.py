@@ -150,7 +150,7 @@ def test_too_long_for_the_position_table(exported, command, tmp_path):
     [
         ("squad1", "finetuning.layout=extract", "squad1 is answered from single positions"),
         ("rte", "finetuning.auxiliary_lm=0.5", "was pretrained by mlm, not to predict next tokens"),
-        ("rte", "finetuning.layers_transferred=3", "3 is more than the 1 layers of the model; give 0 to 1"),
+        ("rte", "finetuning.layers_transferred=3", "3 is more than the 1 layers of the model. Give 0 to 1"),
     ],
 )
 def test_what_does_not_fit_task_or_model(exported, command, tmp_path, task, knob, words):
@@ -163,7 +163,7 @@ def test_what_does_not_fit_task_or_model(exported, command, tmp_path, task, knob
 
 @pytest.mark.parametrize(
     ("error", "code", "message"),
-    [(Interrupted(), 130, "run the command again"), (Diverged(7), 2, "not finite at step 7; a smaller")],
+    [(Interrupted(), 130, "interrupted"), (Diverged(7), 2, "not finite at step 7. A smaller")],
 )
 def test_a_training_that_does_not_end_well(exported, command, monkeypatch, tmp_path, error, code, message):
     def broken(*_, **__):

@@ -70,7 +70,7 @@ def test_listings_come_for_people_and_for_programs(command):
         ),
         (
             ["run", "zero_shot", "-s", "smoke", "-p", "sizes=[1 x 64]"],
-            "axes={size: [...]}; this grid has size, length, shots",
+            "axes={size: [...]}. This grid has size, length, shots",
         ),
         (["run", "zero_shot", "-s", "smoke", "-p", "axs={size: [1 x 64]}"], "Did you mean 'axes'?"),
         (

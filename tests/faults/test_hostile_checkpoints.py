@@ -149,7 +149,7 @@ def test_a_header_that_lies_about_its_length(folder, header):
     [
         (
             {"model_type": "t5"},
-            "model_type: 't5' is not supported; allowed: bert, roberta, roberta-prelayernorm, albert",
+            "model_type: 't5' is not supported. Allowed: bert, roberta, roberta-prelayernorm, albert",
         ),
         ({"model_type": None}, "model_type: 'None' is not supported"),
         ({"model_type": ["bert"]}, "model_type: .* is not supported"),
@@ -158,7 +158,7 @@ def test_a_header_that_lies_about_its_length(folder, header):
         ({"is_decoder": True}, "is_decoder: 'True' is not supported"),
         ({"pruned_heads": {"0": [1]}}, "pruned_heads: .* is not supported"),
         ({"quantization_config": {"bits": 8}}, "quantization_config: .* is not supported"),
-        ({"hidden_act": "silu"}, "hidden_act: 'silu' is not supported; allowed: gelu, gelu_new, relu"),
+        ({"hidden_act": "silu"}, "hidden_act: 'silu' is not supported. Allowed: gelu, gelu_new, relu"),
         ({"hidden_act": ["gelu"]}, "hidden_act: .* is not supported"),
         ({"vocab_size": 10**15}, "vocab_size: must be a whole number from 1 to 1,048,576"),
         ({"num_hidden_layers": 10**9}, "num_hidden_layers: must be a whole number from 1 to 1,000"),

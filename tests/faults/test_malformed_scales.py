@@ -53,11 +53,11 @@ CASES = {
     ),
     "a name": (
         ("set:", "name: other\nset:"),
-        ["small.yaml:2: name: the file's name is the scale's name; leave this out"],
+        ["small.yaml:2: name: the file's name is the scale's name. Leave this out."],
     ),
     "a tab": (
         ("  model.num_heads", "\tmodel.num_heads"),
-        ["small.yaml:4: a tab is not allowed here; indent with spaces"],
+        ["small.yaml:4: a tab is not allowed here. Indent with spaces."],
     ),
     "nothing": ((GOOD, ""), ["small.yaml:1: is empty"]),
     "a list": ((GOOD, "[1]\n"), ["small.yaml:1: must be a mapping that starts with 'description:'"]),

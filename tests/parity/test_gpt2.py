@@ -128,7 +128,7 @@ def test_the_released_files_are_read(tmp_path):
         ({"scale_attn_weights": False}, "scale_attn_weights: 'False' is not supported; it must be True"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings: 'False' is not supported"),
         ({"add_cross_attention": True}, "add_cross_attention: 'True' is not supported"),
-        ({"activation_function": "silu"}, "activation_function: 'silu' is not supported; allowed: gelu, gelu_new"),
+        ({"activation_function": "silu"}, "activation_function: 'silu' is not supported. Allowed: gelu, gelu_new"),
         ({"n_layer": 10**9}, "n_layer: must be a whole number from 1 to 1,000"),
         ({"n_embd": "32"}, "n_embd: must be a whole number"),
         ({"n_head": 5}, "hidden_size 32 is not a multiple of num_heads 5"),

@@ -57,7 +57,7 @@ def examine(item: Item, is_named: bool) -> Finding:
     """
     if not item.at_hand:
         what = "not available" if item.found == NOWHERE else f"partial, {item.found}"
-        text = f"{what}; to get it: {item.how}"
+        text = f"{what}. To get it: {item.how}"
         return Finding(item.name, text, present=False, wrong=("cannot be read",) if is_named else ())
     try:
         if item.kind == "text":
@@ -99,7 +99,7 @@ def _examine_task(task: Task) -> Finding:
     elif common:
         notes.append(f"{common:,} of {len(examples['dev']):,} dev examples are also training examples")
     if not pins:
-        notes.append(f"has no pin to compare with; its fingerprint is {task_pins.fingerprint(task.name)[:12]}")
+        notes.append(f"has no pin to compare with. Its fingerprint is {task_pins.fingerprint(task.name)[:12]}")
     seen = set(examples["train"].gold()) if task.shape.labels else set()
     for number, label in enumerate(task.shape.labels):
         if number not in seen:
@@ -114,7 +114,7 @@ def _too_little(examples: Examples, split: str) -> list[str]:
     """What keeps a split from teaching or measuring anything, whatever it was pinned to be."""
     faults = []
     if len(examples) < FEWEST:
-        faults.append(f"{split} has too few examples to train or measure on: {len(examples)}; at least {FEWEST} needed")
+        faults.append(f"{split} has too few examples to train or measure on: {len(examples)}, at least {FEWEST} needed")
     if len(set(examples.gold())) == 1:
         faults.append(f"{split} has one label alone: all its {len(examples):,} examples have the same answer")
     return faults

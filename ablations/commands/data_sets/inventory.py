@@ -156,7 +156,7 @@ def _text(source: Source) -> Item:
     return Item(
         name=source.name,
         kind="text",
-        group="Texts that models are asked without training",
+        group="Texts on which models are evaluated without training",
         title=asked.title,
         found=found,
         sizes=(pin.texts,),

@@ -79,9 +79,10 @@ def _left_out(system: System) -> str:
     found = asdict(matched.account(open_store(system.data, "train"), form.resolved()))
     share = {name: tokens / max(sum(found.values()), 1) for name, tokens in found.items()}
     return (
-        f"matched: {share['pairs']:.1%} of the text in pairs, the same for NSP and SOP; left out are sentences longer "
-        f"than a pair ({share['too_long']:.1%}) or with no neighbour that fits ({share['alone']:.1%}), first and last "
-        f"sentences of documents ({share['edges']:.1%}), chunks without a partner ({share['unpartnered']:.1%})"
+        f"matched: {share['pairs']:.1%} of the text in pairs, the same for NSP and SOP. Sentences longer than a pair "
+        f"({share['too_long']:.1%}) or with no neighbour that fits ({share['alone']:.1%}) are left out. First and last "
+        f"sentences of documents ({share['edges']:.1%}) are too, and chunks without a partner "
+        f"({share['unpartnered']:.1%})."
     )
 
 

@@ -27,5 +27,5 @@ def command(
                 folders.append(keep(record, records, train))
         size = sum(file.stat().st_size for folder in folders for file in folder.iterdir())
         people = [f"kept {folder.relative_to(records.folder.parent)}" for folder in folders]
-        people.append(f"{size / 1e6:.1f} MB; commit them with the records")
+        people.append(f"{size / 1e6:.1f} MB. Commit them with the records.")
         tell({"folders": folders, "bytes": size}, form, "folders", *people)

@@ -37,13 +37,13 @@ def command(
 
     with reporting_errors():
         if push_only and pull_only:
-            raise ConfigError(["--push-only and --pull-only exclude each other; without both, records go both ways"])
+            raise ConfigError(["--push-only and --pull-only exclude each other. Without both, records go both ways."])
         here = Folder((existing(results_dir) if push_only else Records(results_dir)).folder)
         there = site(url, timeout)
         if isinstance(there, Folder) and there.folder.resolve() == here.folder.resolve():
-            raise ConfigError([Problem("URL", f"{there.address} is this store itself; name the other one")])
+            raise ConfigError([Problem("URL", f"{there.address} is this store itself. Name the other one.")])
         if pull_only and not there.files():
-            raise ConfigError([Problem("URL", f"there is no store at {there.address}; check the address")])
+            raise ConfigError([Problem("URL", f"there is no store at {there.address}. Check the address.")])
         with bar("records", form) as on_step:
             report = unite(here, there, push=not pull_only, pull=not push_only, dry_run=dry_run, on_step=on_step)
         _tell(report, there.address, form, dry_run)
@@ -52,9 +52,9 @@ def command(
 
 
 def _tell(report: "Report", address: str, form: Format, dry_run: bool) -> None:
-    complain(f"{place}/{damage}; it was skipped" for place, damage in report.damages)
+    complain(f"skipped: {place}/{damage}" for place, damage in report.damages)
     complain(f"conflict in {conflict}" for conflict in report.conflicts)
-    complain(f"run {run} got a record of another process meanwhile; sync again" for run in report.overtaken)
+    complain(f"run {run} got a record of another process meanwhile. Sync again." for run in report.overtaken)
     verbs = ("would push", "would pull") if dry_run else ("pushed", "pulled")
     parts = [f"{verbs[0]} {len(report.pushed)}", f"{verbs[1]} {len(report.pulled)}", f"{report.same} in both already"]
     parts += [f"{len(report.conflicts)} in conflict: both kept, see `ablations verify`"] if report.conflicts else []

@@ -25,7 +25,7 @@ from lightning_modules.measures.counting import RECIPE, Reached
 FOLDER = "bars"
 COMMAND = "ablations bars"
 _NAME = re.compile(r"[0-9a-f]{16}\.((next|previous|permuted)_)?loss(\.(left_to_right|right_to_left))?(\.[0-9a-f]{8})?")
-_REMEDY = f"restore it from a copy, or remove it and compute it again (`{COMMAND}`)"
+_REMEDY = f"Restore it from a copy, or remove it and compute it again (`{COMMAND}`)."
 
 
 class Counted(Settings):
@@ -40,7 +40,7 @@ class Recipe(Settings):
     """How scores were computed."""
 
     command: str = required("The command that computes them.")
-    generation: int = required("Generation of the code; another one gives other scores.", ge=1)
+    generation: int = required("Generation of the code. Another one gives other scores.", ge=1)
     fitted_on: str = required("What exponents, discounts and weights were fitted on, in words.")
     judged_on: str = required("What was judged, in words.")
     counted: dict[str, Counted] = required("The texts that were counted: training, and trunk.", min_length=1)
@@ -50,8 +50,8 @@ class Recipe(Settings):
 class Bar(Settings):
     """What counting reaches on the words of one question."""
 
-    text: list[Any] = required("All that determines the held-out text; its hash is the id.", min_length=5)
-    question: str = required("The name of the held-out loss; of masked words, also the side that is seen.")
+    text: list[Any] = required("All that determines the held-out text. Its hash is the id.", min_length=5)
+    question: str = required("The name of the held-out loss. Of masked words, also the side that is seen.")
     floor: str = required("The method whose score a model has to pass.")
     scores: dict[str, float] = required("Name of a method, as tables show it -> nats per word.")
     by_tokens: dict[str, float] = required("Tokens counted -> nats per word of that method.")
@@ -163,15 +163,15 @@ def parsed(name: str, raw: bytes) -> Bar:
     try:
         right = checksum(data)
     except ValueError:
-        raise Flawed("malformed", f"holds what no JSON can; {_REMEDY}") from None
+        raise Flawed("malformed", f"holds what no JSON can. {_REMEDY}") from None
     if data.get("checksum") != right:
-        raise Flawed("altered", f"does not match its checksum: it was changed after it was written; {_REMEDY}")
+        raise Flawed("altered", f"does not match its checksum: it was changed after it was written. {_REMEDY}")
     try:
         bar = Bar.read(data)
     except ConfigError as error:
-        raise Flawed("malformed", f"is no bar: {error.problems[0]}; {_REMEDY}") from None
+        raise Flawed("malformed", f"is no bar ({error.problems[0]}). {_REMEDY}") from None
     if bar.name != name:
-        raise Flawed("misplaced", f"is the bar {bar.name}; rename it to {bar.name}.json or remove it")
+        raise Flawed("misplaced", f"is the bar {bar.name}. Rename it to {bar.name}.json or remove it.")
     return bar
 
 

@@ -33,7 +33,7 @@ def explained(folder: Path) -> Iterator[Damage]:
             theirs = parsed(content(path, folder))
             ours = parsed(content(path.with_name(f"{theirs.id}.json"), folder))
         except FileNotFoundError:
-            message = "another record of a run that has none here; rename it to ID.json, or remove it"
+            message = "another record of a run that has none here. Rename it to ID.json, or remove it."
             yield Damage(place, "conflict", message)
         except Flawed as error:
             yield Damage(place, "conflict", f"of two records of this run one is unusable: {error}")
@@ -49,7 +49,7 @@ def explanation(ours: Record, theirs: Record) -> str:
     return (
         f"another final record of this run: {said}{more}. Made here: {origin(ours)}. Made there: {origin(theirs)}. "
         f"Choose the one to trust: to keep the one here remove this file, to take the other move this file over "
-        f"{ours.id}.json; then put the chosen one into the other store too"
+        f"{ours.id}.json. Then put the chosen one into the other store too."
     )
 
 
@@ -71,7 +71,7 @@ def _listed(known: Mapping[str, Any]) -> str:
 
 
 def _settled(record: Record) -> str:
-    return f"is now the record of run {record.id}; remove this file"
+    return f"is now the record of run {record.id}. Remove this file."
 
 
 def _differing(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from ablations.schema.record import Record
 
 ENTRY = "environment"  # entry of a record's provenance
 _NAME = re.compile(r"[0-9a-f]{12}")
-_REMEDY = "restore it from a copy"
+_REMEDY = "Restore it from a copy."
 
 
 def digest(text: str) -> str:
@@ -36,7 +36,7 @@ def check(name: str, raw: bytes) -> None:
         Flawed: If it is another.
     """
     if hashlib.sha256(raw.removesuffix(b"\n")).hexdigest()[:12] != name:
-        raise Flawed("altered", f"does not match its name: it was cut short or changed; {_REMEDY}")
+        raise Flawed("altered", f"does not match its name: it was cut short or changed. {_REMEDY}")
 
 
 def is_sound(folder: Path, name: str) -> bool:
@@ -60,6 +60,6 @@ def damages(folder: Path, named: Iterable[str]) -> Iterator[Damage]:
         try:
             check(name, content(folder / file(name), folder))
         except FileNotFoundError:
-            yield Damage(file(name), "missing", f"is missing, and records name it; {_REMEDY}")
+            yield Damage(file(name), "missing", f"is missing, and records name it. {_REMEDY}")
         except Flawed as flaw:
             yield Damage(file(name), flaw.flaw, str(flaw))

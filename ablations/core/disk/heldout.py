@@ -27,8 +27,8 @@ LIST = "records/heldout.sha256"
 _LINE = re.compile(r"([0-9a-f]{64})  ([0-9a-f]{2})/(\2[0-9a-f]{14})\.heldout")
 _PREFIX = "heldout."  # of the metrics
 _ROUNDING = 2e-3  # relative: half precision of the sums of a sequence, and the precision of the training
-_REMEDY = "restore it from a copy, or remove it and the record and run its grid again"
-_BARE = f"is missing, with its digest; other pretrainings here have theirs; {_REMEDY}"
+_REMEDY = "Restore it from a copy, or remove it and the record and run its grid again."
+_BARE = f"is missing, with its digest. Other pretrainings here have theirs. {_REMEDY}"
 _UNLISTED = (
     "lacks the digests of {} .heldout files, whose records have none: an altered file may pass. Restore the list from "
     "a copy (git checkout). If it always lacked them, write it in its folder: sha256sum */*.heldout > heldout.sha256"
@@ -105,10 +105,10 @@ def parsed(raw: bytes, right: str | None = None) -> dict[str, Any]:
         Flawed: If it is no such file, or another one than that of the digest.
     """
     if right and digest(raw) != right:
-        raise Flawed("altered", f"is not the file that was written with the record; {_REMEDY}")
+        raise Flawed("altered", f"is not the file that was written with the record. {_REMEDY}")
     data = from_json(raw)
     if data.pop("checksum", None) != checksum(data):
-        raise Flawed("altered", f"does not match its checksum: it was changed after it was written; {_REMEDY}")
+        raise Flawed("altered", f"does not match its checksum: it was changed after it was written. {_REMEDY}")
     return data
 
 
@@ -128,12 +128,12 @@ def losses(kept: Mapping[str, Any], metric: str, value: float) -> Losses:
         nats, counts = unpack(part["nats"]).astype(float), unpack(part["counts"]).astype(float)
         documents, text = unpack(part.get("documents", kept["documents"])), str(kept["text"])
     except (KeyError, TypeError, AttributeError, ConfigError):
-        raise Flawed("malformed", f"holds no losses of {metric} by sequence; {_REMEDY}") from None
+        raise Flawed("malformed", f"holds no losses of {metric} by sequence. {_REMEDY}") from None
     if not (len(nats) == len(counts) == len(documents)) or counts.sum() <= 0:
-        raise Flawed("malformed", f"has counts of {metric} that do not fit its losses; {_REMEDY}")
+        raise Flawed("malformed", f"has counts of {metric} that do not fit its losses. {_REMEDY}")
     if not abs(nats.sum() / counts.sum() - value) <= _ROUNDING * max(1.0, abs(value)):
         mean = f"has a mean of {nats.sum() / counts.sum():.4f}"
-        raise Flawed("altered", f"{mean} for {metric}, and the record has {value:.4f}; {_REMEDY}")
+        raise Flawed("altered", f"{mean} for {metric}, and the record has {value:.4f}. {_REMEDY}")
     return Losses(nats, counts, documents, text)
 
 
@@ -155,7 +155,7 @@ def read(folder: Path, run_id: str, record: Record | None) -> dict[str, Any]:
     except FileNotFoundError:
         if right is None:
             raise
-        raise Flawed("missing", f"is missing, and was written with the record; {_REMEDY}") from None
+        raise Flawed("missing", f"is missing, and was written with the record. {_REMEDY}") from None
     return parsed(raw, right)
 
 
@@ -169,7 +169,7 @@ def damages(folder: Path, records: Iterable[Record]) -> Iterator[Damage]:
     with contextlib.suppress(FileNotFoundError):
         try:
             if to_list(from_list(raw := content(folder / LIST, folder))) != raw:
-                raise Flawed("altered", "has lines that are no digests, or are out of order; restore it from a copy")
+                raise Flawed("altered", "has lines that are no digests, or are out of order. Restore it from a copy.")
         except Flawed as flaw:
             yield Damage(LIST, flaw.flaw, str(flaw))
     known, unlisted, bare = listed(folder), 0, []
@@ -203,5 +203,5 @@ def _check(kept: Mapping[str, Any], record: Record) -> None:
     parts = kept.get("losses")
     for part in parts if isinstance(parts, dict) and parts else ("loss",):
         if (metric := _PREFIX + part) not in record.metrics:
-            raise Flawed("altered", f"holds losses of {metric}, which the record does not have; {_REMEDY}")
+            raise Flawed("altered", f"holds losses of {metric}, which the record does not have. {_REMEDY}")
         losses(kept, metric, float(record.metrics[metric]))

@@ -20,7 +20,7 @@ from lightning_modules.files import read
 FOLDER = "weights"
 LARGEST = 50_000_000  # bytes; every clone carries what is kept, and hosts of repositories refuse much larger files
 WEIGHTS, TOKENIZER = "weights.safetensors", "tokenizer.json"
-_REMEDY = "restore it from a copy, or remove its folder and keep the run again (`ablations keep`)"
+_REMEDY = "Restore it from a copy, or remove its folder and keep the run again (`ablations keep`)."
 
 
 def kept(results: Path, run_id: str, name: str) -> Path | None:
@@ -72,13 +72,13 @@ def damages(results: Path, done: Callable[[str], Record | None]) -> Iterator[Dam
     for folder in sorted(path for path in (results / FOLDER).glob("*") if path.is_dir()):
         place = f"{FOLDER}/{folder.name}"
         if (record := done(folder.name)) is None:
-            yield Damage(place, "misplaced", "holds weights of no finished run among the records; remove it")
+            yield Damage(place, "misplaced", "holds weights of no finished run among the records. Remove it.")
             continue
         for name in (WEIGHTS, TOKENIZER):
             if not kept(results, folder.name, name):
-                yield Damage(f"{place}/{name}", "altered", f"is missing or not as it was written; {_REMEDY}")
+                yield Damage(f"{place}/{name}", "altered", f"is missing or not as it was written. {_REMEDY}")
             elif reason := _unfit(record, folder / name):
-                yield Damage(f"{place}/{name}", "altered", f"{reason}; {_REMEDY}")
+                yield Damage(f"{place}/{name}", "altered", f"{reason.removesuffix('.')}. {_REMEDY}")
 
 
 def _unfit(record: Record, path: Path) -> str:

@@ -28,7 +28,7 @@ _LOCAL = {
     "smb3": ("nobrl",),
 }
 _UNLOCKED = ("fuse.sshfs",)  # kinds whose locks never reach the other machines
-_ADVICE = "choose another folder with --results-dir and unite the two with `ablations sync`"
+_ADVICE = "Choose another folder with --results-dir and unite the two with `ablations sync`."
 
 # Another process: tries a lock, which its parent holds or has released, and dies with what it got.
 _TRY = """
@@ -100,7 +100,7 @@ def check(folder: Path) -> None:
     mount = mounted(folder, _MOUNTS.read_text(errors="replace") if _MOUNTS.exists() else "")
     fault = shared_without_locks(mount) if mount else ""
     if fault := fault or between_processes(folder):
-        raise ConfigError([f"locks do not work in {folder}: {fault}; {_ADVICE}"])
+        raise ConfigError([f"locks do not work in {folder}: {fault}. {_ADVICE}"])
     _sound.add(device)
 
 
@@ -124,7 +124,7 @@ def shared_without_locks(mount: Mount) -> str:
     """Why locks on a file system that a network shares hold on this machine alone; empty if they do not."""
     cause = next((option for option in _LOCAL.get(mount.kind, ()) if option in mount.options), "")
     if cause:
-        return f"{mount.source} is mounted with `{cause}`, so a lock holds on this machine alone; mount it without that"
+        return f"{mount.source} is mounted with `{cause}`, so a lock holds here alone. Mount it without that"
     if mount.kind in _UNLOCKED:
         return f"{mount.source} is mounted by {mount.kind}, so a lock holds on this machine alone"
     return ""
@@ -173,8 +173,8 @@ def _other(kind: type[Lock], path: Path) -> int:
         raise OSError(f"another process waited for it for {_LIMIT:g} s") from None
     except OSError as error:  # which says nothing of locks
         reason = f"{sys.executable}: {error.strerror or error}"
-        advice = "let its owner give you permission to run it, or install Python and this project for yourself"
-        raise ConfigError([f"no process of Python can be started ({reason}); {advice}"]) from None
+        advice = "Let its owner give you permission to run it, or install Python and this project for yourself."
+        raise ConfigError([f"no process of Python can be started ({reason}). {advice}"]) from None
     return ended.returncode
 
 

@@ -28,7 +28,7 @@ def notes(folder: Path | None) -> dict[str, str]:
         case dict() if all(isinstance(text, str) for text in found.values()):
             return found
         case _:
-            raise ConfigError([Problem(str(folder / FILE), "is no mapping of run ids to notes; repair or delete it")])
+            raise ConfigError([Problem(str(folder / FILE), "is no mapping of run ids to notes. Repair or delete it.")])
 
 
 def note(folder: Path, ids: Iterable[str], text: str) -> None:

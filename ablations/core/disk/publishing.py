@@ -31,7 +31,7 @@ def check_inside(folder: Path, results: Path) -> None:
     """
     if not is_inside(folder, results):
         message = (
-            f"is linked out of {results}, and nothing is written there; put the folder itself in place of the link"
+            f"is linked out of {results}, and nothing is written there. Put the folder itself in place of the link."
         )
         raise StoreError(errno.ELOOP, message, str(folder))
 
@@ -76,7 +76,7 @@ def publish(path: Path, content: bytes, stands: Callable[[Path], bool]) -> bool:
                     return created
     except OSError as error:
         raise unwritten(error, path, f"{len(content):,} bytes") from error
-    raise StoreError(errno.EBUSY, "other processes replace it all the time; end them and try again", str(path))
+    raise StoreError(errno.EBUSY, "other processes replace it all the time. End them and try again.", str(path))
 
 
 @contextmanager
@@ -106,8 +106,8 @@ def turn(folder: Path, patience: float = _PATIENCE) -> Iterator[None]:
 
 def unwritten(error: OSError, path: Path, what: str) -> StoreError:
     """The error for a path that could not be replaced: where, why, what to do."""
-    advice = "free some space and try again" if is_full(error) else "make it writable or take another folder"
-    message = f"{error.strerror or error}: {what} could not be written; the file is unchanged; {advice}"
+    advice = "Free some space and try again." if is_full(error) else "Make it writable or take another folder."
+    message = f"{error.strerror or error}: {what} could not be written. The file is unchanged. {advice}"
     return StoreError(error.errno or errno.EIO, message, str(path))
 
 

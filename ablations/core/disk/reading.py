@@ -15,7 +15,7 @@ LARGEST_RECORD = 64_000  # bytes; 8,192 losses, each of another document, take 3
 LARGEST_READ = 1_000_000  # bytes; a newer version may keep more in a record
 _DEEPEST = 40  # containers within each other; a configuration has about ten
 _VERSION = Record.model_fields["schema_version"].default
-REMEDY = "restore it from a copy, or run its grid again, which replaces it"
+REMEDY = "Restore it from a copy, or run its grid again, which replaces it."
 
 Flaw = Literal[
     "unreadable", "empty", "truncated", "altered", "newer", "malformed", "drifted", "misplaced", "conflict", "missing"
@@ -64,16 +64,16 @@ def content(path: Path, within: Path | None = None) -> bytes:
             check_size(size := os.fstat(file.fileno()).st_size)
             raw = file.read(size + 1)
         if len(raw) > size:
-            raise Flawed("unreadable", "grows while it is read; try again")
+            raise Flawed("unreadable", "grows while it is read. Try again.")
         return raw
     except Refused as error:
         raise Flawed("unreadable", str(error.strerror)) from None
     except FileNotFoundError:
         if path.is_symlink():
-            raise Flawed("unreadable", "is a link to nothing; remove it or restore what it points to") from None
+            raise Flawed("unreadable", "is a link to nothing. Remove it or restore what it points to.") from None
         raise
     except OSError as error:
-        raise Flawed("unreadable", f"cannot be read: {error.strerror}; mend its permissions or remove it") from None
+        raise Flawed("unreadable", f"cannot be read: {error.strerror}. Mend its permissions or remove it.") from None
 
 
 def check_size(size: int) -> None:
@@ -83,7 +83,7 @@ def check_size(size: int) -> None:
         Flawed: If it is.
     """
     if size > LARGEST_READ:
-        raise Flawed("malformed", f"has {size:,} bytes, a record at most {LARGEST_RECORD:,}; {REMEDY}")
+        raise Flawed("malformed", f"has {size:,} bytes, a record at most {LARGEST_RECORD:,}. {REMEDY}")
 
 
 def parsed(raw: bytes) -> Record:
@@ -95,21 +95,21 @@ def parsed(raw: bytes) -> Record:
     data = from_json(raw)
     version = data.get("schema_version")
     if isinstance(version, int) and version > _VERSION:
-        message = f"has schema version {version}, newer than the known version {_VERSION}; update the project"
+        message = f"has schema version {version}, newer than the known version {_VERSION}. Update the project."
         raise Flawed("newer", message)
     try:
         right = checksum(data)
     except ValueError:  # 1e999 is read as infinity, and no text can be written with half a pair of surrogates
-        message = f"holds a number without bounds or a character that is half of one; {REMEDY}"
+        message = f"holds a number without bounds or a character that is half of one. {REMEDY}"
         raise Flawed("malformed", message) from None
     if data.get("checksum") != right:
-        raise Flawed("altered", f"does not match its checksum: it was changed after it was written; {REMEDY}")
+        raise Flawed("altered", f"does not match its checksum: it was changed after it was written. {REMEDY}")
     try:
         return Record.model_validate(data)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise Flawed("malformed", f"{place}: {first['msg']}; {REMEDY}") from None
+        raise Flawed("malformed", f"{place}: {first['msg']}. {REMEDY}") from None
 
 
 def from_json(raw: bytes) -> dict[str, Any]:
@@ -119,18 +119,18 @@ def from_json(raw: bytes) -> dict[str, Any]:
         Flawed: If it is none, or one that no version of the project has written.
     """
     if not raw.strip():
-        raise Flawed("empty", f"is empty; {REMEDY}")
+        raise Flawed("empty", f"is empty. {REMEDY}")
     try:
         data = json.loads(raw, parse_constant=_refuse)
         is_deep = _depth_exceeds(_DEEPEST, data)
     except RecursionError:
         is_deep = True
     except ValueError:  # bad JSON and bad UTF-8 alike
-        raise Flawed("truncated", f"is not complete JSON; {REMEDY}") from None
+        raise Flawed("truncated", f"is not complete JSON. {REMEDY}") from None
     if is_deep:
-        raise Flawed("malformed", f"nests more than {_DEEPEST} lists or mappings; {REMEDY}")
+        raise Flawed("malformed", f"nests more than {_DEEPEST} lists or mappings. {REMEDY}")
     if not isinstance(data, dict):
-        raise Flawed("malformed", f"is not a record; {REMEDY}")
+        raise Flawed("malformed", f"is not a record. {REMEDY}")
     return data
 
 
@@ -146,4 +146,4 @@ def _depth_exceeds(most: int, value: Any) -> bool:
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise Flawed("malformed", f"holds {constant}, which is no number; {REMEDY}")
+    raise Flawed("malformed", f"holds {constant}, which is no number. {REMEDY}")

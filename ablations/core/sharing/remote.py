@@ -34,7 +34,7 @@ _OBJECTS = frozenset(_PACKAGES) - {*_OVER_SSH}  # stores of objects: no folders,
 _CHECKED = ("s3", "s3a")  # the server compares what arrives with the sender's checksum before it publishes
 _AT_ONCE = 32  # files asked for together, within one limit on time
 _TRIES = 3
-_MAY = "ask its owner for permission, or give other credentials"
+_MAY = "Ask its owner for permission, or give other credentials."
 
 
 class Remote(Site):
@@ -79,7 +79,7 @@ class Remote(Site):
                 if isinstance(content, bytes):
                     contents[paths[path]] = content
                 elif not isinstance(content, FileNotFoundError):
-                    contents[paths[path]] = Flawed("unreadable", f"cannot be read: {content}; mend its permissions")
+                    contents[paths[path]] = Flawed("unreadable", f"cannot be read: {content}. Mend its permissions.")
         return contents
 
     def put(self, name: str, content: bytes, stands: Stands = always) -> bool:
@@ -100,12 +100,12 @@ class Remote(Site):
                 return True
             if created:
                 self._ask("remove a file", lambda: self.fs.rm_file(path))
-                raise StoreError(errno.EIO, f"{name} arrived with other bytes and was removed; try again", self.address)
+                raise StoreError(errno.EIO, f"{name} came with other bytes and was removed. Try again.", self.address)
             if isinstance(there, Flawed) or (there is not None and stands(there)):
                 return False
             if there is not None:
                 self._ask("replace a file", lambda: self.fs.rm_file(path))
-        raise StoreError(errno.EBUSY, f"{name} is changed by others all the time; try again later", self.address)
+        raise StoreError(errno.EBUSY, f"{name} is changed by others all the time. Try again later.", self.address)
 
     def _try(self) -> None:
         """Tells whether the place creates files only where there is none.
@@ -117,8 +117,10 @@ class Remote(Site):
         first, again = self._create(path, b"1"), self._create(path, b"2")
         self._ask("remove a file", lambda: self.fs.rm_file(path))
         if not first or again:
-            message = "it overwrites files where it is asked not to, so records could be lost; it can be read with"
-            raise StoreError(errno.ENOTSUP, f"{message} --pull-only, and be written with another server", self.address)
+            message = "it overwrites files that it must not, so records could be lost."
+            raise StoreError(
+                errno.ENOTSUP, f"{message} Read it with --pull-only, and write to another server.", self.address
+            )
         self._is_tried = True
 
     def _create(self, path: str, content: bytes) -> bool:
@@ -156,7 +158,7 @@ class Remote(Site):
         asking.start()
         asking.join(self.seconds)
         if not answers:
-            message = f"no answer within {self.seconds:g} s; check address and network, or raise --timeout"
+            message = f"no answer within {self.seconds:g} s. Check address and network, or raise --timeout."
             raise StoreError(errno.ETIMEDOUT, message, self.address)
         answer, error = answers[0]
         if error is None:
@@ -196,11 +198,11 @@ def site(url: str, seconds: float) -> Site:
     protocol, separator, rest = url.partition("://")
     if separator and protocol != "file":
         if any(letter in url for letter in "*?["):
-            raise ConfigError([Problem("URL", f"{url} holds one of * ? [, which drivers take for patterns; rename it")])
+            raise ConfigError([Problem("URL", f"{url} holds one of * ? [, which are patterns to drivers. Rename it.")])
         return (OverSsh if protocol in _OVER_SSH else Remote)(url, seconds)
     folder = Path(os.path.abspath(os.path.expanduser(rest if separator else url)))
     if not folder.parent.is_dir():
-        raise ConfigError([Problem("URL", f"there is no folder {folder.parent} for the store {folder.name}; make it")])
+        raise ConfigError([Problem("URL", f"there is no folder {folder.parent} for the store {folder.name}. Make it.")])
     return Folder(folder)
 
 
@@ -238,9 +240,9 @@ def _opened(url: str, protocol: str, seconds: float) -> tuple[Any, str]:
 def _failed(error: Exception, what: str, address: str) -> StoreError:
     said = " ".join((str(error) or type(error).__name__).split())
     if isinstance(error, PermissionError):
-        return StoreError(errno.EACCES, f"no permission to {what} ({said}); {_MAY}", address)
+        return StoreError(errno.EACCES, f"no permission to {what} ({said}). {_MAY}", address)
     if isinstance(error, FileNotFoundError):
-        return StoreError(errno.ENOENT, f"could not {what}: there is no such place ({said}); make it first", address)
+        return StoreError(errno.ENOENT, f"could not {what}: there is no such place ({said}). Make it first.", address)
     code = error.errno if isinstance(error, OSError) and error.errno else errno.EIO
-    advice = "check address, network and credentials, and try again"
-    return StoreError(code, f"could not {what} ({type(error).__name__}: {said}); {advice}", address)
+    advice = "Check address, network and credentials, and try again."
+    return StoreError(code, f"could not {what} ({type(error).__name__}: {said}). {advice}", address)

@@ -83,7 +83,7 @@ class Folder(Site):
         folders = [*(self.folder / part for part in PARTS), *self.folder.glob("records/*")]
         for place in folders:
             if place.is_symlink() and _HOLDS.fullmatch(place.relative_to(self.folder).as_posix()):
-                message = "is a link where a folder of the store should be; put the folder itself there"
+                message = "is a link where a folder of the store should be. Put the folder itself there."
                 raise StoreError(errno.ELOOP, message, str(place))
         found = [
             path for part in PARTS for path in self.folder.glob(f"{part}/*/*" if part == "records" else f"{part}/*")

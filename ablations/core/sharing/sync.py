@@ -212,7 +212,7 @@ def _entry(run: str, raw: bytes | Flawed) -> _Entry:
         raise raw
     record = parsed(raw)
     if record.id != run:
-        raise Flawed("misplaced", f"holds the record of {record.id}; rename it or remove it")
+        raise Flawed("misplaced", f"holds the record of {record.id}. Rename it or remove it.")
     return _Entry(record, raw)
 
 

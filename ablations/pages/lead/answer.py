@@ -8,7 +8,7 @@ from ablations.claims.floors import listed
 from ablations.claims.outcomes import CONTRADICTS, FAILS, HOLDS, REPLICATES
 from ablations.claims.verdict import Verdict
 from ablations.claims.verdict_text import finding
-from ablations.core.formatting import cell_text, markdown_text, mean_text, path_text, quantity, value_text
+from ablations.core.formatting import capital, cell_text, markdown_text, mean_text, path_text, quantity, value_text
 from ablations.core.statistics import Interval, mean_interval
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.references import BEST, BIGRAM, reference, references
@@ -52,12 +52,12 @@ def _tally(verdicts: Sequence[Verdict]) -> str:
     if not verdicts:
         return "No claims are tested here."
     if not any(verdict.is_measured for verdict in verdicts):
-        return f"None yet. {_capital(_claims(len(verdicts)))}, none of them measured."
+        return f"None yet. {capital(_claims(len(verdicts)))}, none of them measured."
     decided = [verdict for verdict in verdicts if verdict.outcome in _WORDS]
     late = sum(verdict.claim.post_hoc for verdict in decided)
     were = "was" if late == 1 else "were"
-    after = f"; {late} of the {len(decided)} decided {were} stated after the runs" if late else ""
-    return f"Of {_claims(len(verdicts))}, {judging.tally(verdicts)}{after}."
+    after = f" {late} of the {len(decided)} decided {were} stated after the runs." if late else ""
+    return f"Of {_claims(len(verdicts))}, {judging.tally(verdicts)}.{after}"
 
 
 def holds(measured: Measurements) -> str:
@@ -79,8 +79,8 @@ def holds(measured: Measurements) -> str:
     after = f" after a trunk of {_span([trunk.tokens() for trunk in trunks], quantity)}{other}," if trunks else ""
     return (
         f"**Holds for** {layers} layers of {width} ({sizes} parameters), {tokens} tokens"
-        f"{_real(measured, cells)}{after} of {markdown_text(text)} in sequences of {length} ({_pieces(systems)}); "
-        f"{runs} run{'s' * (runs != '1')} a cell."
+        f"{_real(measured, cells)}{after} of {markdown_text(text)} in sequences of {length} ({_pieces(systems)}), "
+        f"with {runs} run{'s' * (runs != '1')} per cell."
     )
 
 
@@ -113,7 +113,7 @@ def _span(values: Sequence[float], text: Callable[[Any], str]) -> str:
 def _decided(verdict: Verdict) -> str:
     """A claim that is decided, and what was found, in a sentence of Markdown."""
     word = _WORDS[verdict.outcome]
-    return f"**{word}.** *{markdown_text(verdict.claim.statement)}* {_capital(markdown_text(finding(verdict)))}."
+    return f"**{word}.** *{markdown_text(verdict.claim.statement)}* {capital(markdown_text(finding(verdict)))}."
 
 
 def _shown(measured: Measurements) -> list[Metric]:
@@ -143,7 +143,7 @@ def _comparison(measured: Measurements, metric: Metric) -> list[str]:
         return []
     ordered = sorted(means, key=lambda pair: pair[1].mean or 0.0, reverse=metric.better == "higher")
     told = _along(measured, means) if (short := len(means) <= _MOST_MEANS) else _ends(measured, ordered)
-    heading = f"{_capital(markdown_text(metric.label or metric.name))}, {metric.better} is better"
+    heading = f"{capital(markdown_text(metric.label or metric.name))}, {metric.better} is better"
     heading += f", by {markdown_text(path_text(x))}" if short and "." in (x := _axis(measured)) else ""
     beaten = _to_beat(measured, metric, [cell for cell, _ in ordered])
     return [" ".join([f"{heading}: {'; '.join([*told, *beaten])}.", *_floor(measured, metric, means)])]
@@ -180,10 +180,6 @@ def _ends(measured: Measurements, ordered: Means) -> list[str]:
     shown = [f"best {_mean(*best, baseline)}"]
     shown += [f"baseline {_mean(*pair)}" for pair in ordered[1:-1] if pair[0] is baseline]
     return [*shown, f"worst {_mean(*worst, baseline)}"]
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _mean(cell: Cell, interval: Interval, baseline: Cell | None = None) -> str:

@@ -48,7 +48,7 @@ def idle(grid: Grid, scale: str, plan: Layout, document: Document) -> None:
         if path.startswith(MEASURING) and name in Measurement.model_fields:
             able = [task for task, row in ZERO_SHOT.items() if name in row.reads]
             if not any(task in able for task in tasks):
-                text = f"{path} acts on none of its zero-shot tasks; add one that it acts on: {', '.join(able)}"
+                text = f"{path} acts on none of its zero-shot tasks. Add one that it acts on: {', '.join(able)}."
                 document.complain(("scales", scale), text)
 
 

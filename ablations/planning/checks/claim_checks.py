@@ -31,14 +31,14 @@ def check(grid: Grid, document: Document) -> None:
             document.complain(("claims", n, "against"), f"is not a baseline of {claim.metric}.{hint}")
         if claim.against and claim.official:
             document.complain(
-                ("claims", n, "official"), "a claim against a baseline has no official metric; leave this out"
+                ("claims", n, "official"), "a claim against a baseline has no official metric. Leave this out."
             )
         if claim.id in ids[:n]:
             document.complain(("claims", n, "id"), f"two claims are called '{claim.id}'")
         if claim.better != directions.get(claim.metric, claim.better):
             document.complain(
                 ("claims", n, "better"),
-                f"contradicts the grid's metrics; for {claim.metric}, {directions[claim.metric]} is better",
+                f"contradicts the grid's metrics. For {claim.metric}, {directions[claim.metric]} is better.",
             )
         _check_bounds(n, claim, document)
         _check_control(n, claim, document)
@@ -46,7 +46,7 @@ def check(grid: Grid, document: Document) -> None:
         for side in set(claim.published) - set(letters):
             named = " and ".join(letters) if len(letters) == 2 else f"the sides, {', '.join(letters)}"
             document.complain(
-                ("claims", n, "published", side), f"is not a side of this claim; published values belong to {named}"
+                ("claims", n, "published", side), f"is not a side of this claim. Published values belong to {named}."
             )
 
 
@@ -59,7 +59,7 @@ def check_judged(grid: Grid, document: Document) -> None:
             if judged not in ids:
                 document.slip(place, f"'{judged}' is not a claim of this grid.", ids, judged)
             elif judged in scale.claims[:n]:
-                document.complain(place, f"'{judged}' is named twice; name it once")
+                document.complain(place, f"'{judged}' is named twice. Name it once.")
 
 
 def places(n: int, claim: Claim) -> list[tuple[Path_, dict[str, Any]]]:
@@ -79,7 +79,7 @@ def _check_sides(n: int, claim: Claim, document: Document) -> None:
     if most == 2:
         _check_two(where, claim, document)
     elif claim.a or claim.b or claim.against:
-        document.complain(where, f"'{claim.relation}' takes no 'a', 'b' or 'against'; list its sides under 'sides'")
+        document.complain(where, f"'{claim.relation}' takes no 'a', 'b' or 'against'. List its sides under 'sides'.")
     elif not fewest <= len(claim.sides) <= most:
         count = str(fewest) if fewest == most else f"{fewest} to {most}"
         document.complain(where, f"'{claim.relation}' needs {count} 'sides', not {len(claim.sides)}")
@@ -97,13 +97,13 @@ def _check_sides(n: int, claim: Claim, document: Document) -> None:
 
 def _check_two(where: Path_, claim: Claim, document: Document) -> None:
     if claim.sides:
-        document.complain(where, f"'{claim.relation}' takes no 'sides'; write its two sides as 'a' and 'b'")
+        document.complain(where, f"'{claim.relation}' takes no 'sides'. Write its two sides as 'a' and 'b'.")
     elif not claim.a:
         document.complain(where, "a claim needs a first side, 'a'")
     elif bool(claim.b) == bool(claim.against):
         document.complain(where, "a claim needs a second side, either 'b' or 'against'")
     elif claim.against and claim.relation not in (">", "~"):
-        document.complain(where, f"only '>' and '~' take 'against'; give '{claim.relation}' a side 'b'")
+        document.complain(where, f"only '>' and '~' take 'against'. Give '{claim.relation}' a side 'b'.")
     elif claim.a == claim.b:
         document.complain(where, "a and b are the same cell")
 
@@ -113,12 +113,12 @@ def _check_bounds(n: int, claim: Claim, document: Document) -> None:
     if claim.relation == "ratio" and claim.ratio is None:
         document.complain(("claims", n), "'ratio' needs 'ratio': a is at least so many times as good as b")
     if claim.relation != "ratio" and claim.ratio is not None:
-        document.complain(("claims", n, "ratio"), "is for the relation 'ratio' only; leave it out")
+        document.complain(("claims", n, "ratio"), "is for the relation 'ratio' only. Leave it out.")
     if claim.relation not in _SIZED and claim.margin is not None:
         sized = ", ".join(map(repr, _SIZED))
-        document.complain(("claims", n, "margin"), f"is for differences only ({sized}); leave it out")
+        document.complain(("claims", n, "margin"), f"is for differences only ({sized}). Leave it out.")
     if claim.size and claim.relation != ">":
-        document.complain(("claims", n, "size"), "is for the relation '>' only; leave it out")
+        document.complain(("claims", n, "size"), "is for the relation '>' only. Leave it out.")
     if (claim.relation == "~" or claim.size) and margin(claim) is None:
         document.complain(("claims", n), f"needs a 'margin': there is none by default for {claim.metric}")
     if claim.relation == "spread" and claim.metric in EXACT:
@@ -149,14 +149,14 @@ def check_looks(grid: Grid, document: Document) -> None:
         last = grid.first_seed_at(name) + grid.looks_at(name)[-1] - 1
         if last >= FIRST_SEARCH_SEED:
             own = scale.first_seed is not None
-            text = f"the last seed at scale '{name}' is {last}; seeds from {FIRST_SEARCH_SEED} on belong to searches"
+            text = f"the last seed at scale '{name}' is {last}. Seeds from {FIRST_SEARCH_SEED} on belong to searches."
             document.complain((*place, "first_seed") if own else ("first_seed",), text)
 
 
 def _check_looks(place: Path_, looks: Sequence[int], seeds: int, document: Document) -> None:
     where = (*place, "looks")
     if len(looks) > _MOST_LOOKS:
-        document.complain(where, f"{len(looks)} looks; at most {_MOST_LOOKS} are supported")
+        document.complain(where, f"{len(looks)} looks. At most {_MOST_LOOKS} are supported.")
     elif list(looks) != sorted(set(looks)):
         document.complain(where, "numbers of seeds must grow from look to look")
     elif looks[0] != seeds:
@@ -176,6 +176,6 @@ def check_groups(grid: Grid, rows: Mapping[str, Sequence[Mapping[str, Any]]], do
         for row in combinations:
             count = sum(agrees(row, when) for when in groups)
             if count != 1:
-                text = f"the cell {label(row)} of scale '{scale}' is in {count} groups; each belongs to exactly one"
+                text = f"the cell {label(row)} of scale '{scale}' is in {count} groups. Each belongs to exactly one."
                 document.complain(("variance_groups",), text)
                 break

@@ -137,7 +137,7 @@ def values(grid: Grid, document: Document) -> None:
         _check_idle(grid, scale, plan, document)
         asking_checks.idle(grid, scale, plan, document)
         if not plan.kept:
-            document.complain(("scales", scale), "every combination is excluded; keep at least one")
+            document.complain(("scales", scale), "every combination is excluded. Keep at least one.")
         elif not (found := _check_settings(grid, scale, plan, document)) and _check_cells(grid, scale, plan, document):
             _check_starts(grid, scale, plan, document)
         else:
@@ -184,15 +184,15 @@ def _check_knob(grid: Grid, where: Path_, path: str, document: Document, axis: b
     if axis and (path in grid.variants or path == SYSTEM_AXIS):
         return
     if path == SYSTEM_AXIS:
-        document.slip(where, "cannot be set; choose a system with 'base' or an axis 'system'", ())
+        document.slip(where, "cannot be set. Choose a system with 'base' or an axis 'system'.", ())
     elif not _KNOB.fullmatch(path):
         document.slip(where, "a knob must be lower-case letters, digits, _ and dots, and start with a letter", ())
     elif path not in known:
         document.slip(where, "there is no such knob.", known)
     elif axis and (known[path].json_schema_extra or {}).get("label"):
-        document.slip(where, "is a label and changes no number; remove this axis", ())
+        document.slip(where, "is a label and changes no number. Remove this axis.", ())
     elif axis and path == STEPS and grid.budget.equal != "steps":
-        text = f"the budget (equal: {grid.budget.equal}) sets the steps; remove this axis or the budget"
+        text = f"the budget (equal: {grid.budget.equal}) sets the steps. Remove this axis or the budget."
         document.slip(where, text, ())
 
 
@@ -261,7 +261,7 @@ def _check_zips(grid: Grid, document: Document) -> bool:
     for n, group in enumerate(grid.zip):
         for m, path in enumerate(group):
             if path in placed:
-                document.complain(("zip", n, m), f"'{path}' is in two groups; keep it in one")
+                document.complain(("zip", n, m), f"'{path}' is in two groups. Keep it in one.")
             placed.add(path)
     if len(document.problems) > before:
         return False
@@ -292,7 +292,7 @@ def _check_baseline(grid: Grid, layouts: Mapping[str, Layout], document: Documen
             document.complain(("baseline", path), text)
         known = {path: value for path, value in own.items() if path in plan.axes}
         if not absent and known and plan.kept and not any(agrees(row, known) for row in plan.kept):
-            text = f"no cell has these values at scale '{scale}'; they are excluded or not combined"
+            text = f"no cell has these values at scale '{scale}'. They are excluded or not combined."
             document.complain(("baseline",), text)
 
 
@@ -308,7 +308,7 @@ def _check_selections(grid: Grid, layouts: Mapping[str, Layout], document: Docum
     dropped: list[Values] = [row for plan in layouts.values() for row, _ in plan.excluded]
     for n, rule in enumerate(grid.exclude):
         if set(rule.when) <= set(grid.axes) and not any(agrees(row, rule.when) for row in dropped):
-            document.complain(("exclude", n), "excludes nothing; no combination has these values at any scale")
+            document.complain(("exclude", n), "excludes nothing. No combination has these values at any scale.")
     for n, claim in enumerate(grid.claims):
         for where, side in claim_checks.places(n, claim):
             at = {**grid.baseline, **side}
@@ -401,4 +401,4 @@ def _check_starts(grid: Grid, scale: str, plan: Layout, document: Document) -> N
     if differing := {path for other in others for path in diff(ancestors[0], other)} - _LABELS:
         where = _written(grid, scale, plan.kept[0], START)
         text = f"the cells would continue from pretrainings that differ in {', '.join(sorted(differing))}"
-        document.complain(where, f"{text}; name these knobs in {START}, so that all continue from the same one")
+        document.complain(where, f"{text}. Name these knobs in {START}, so that all continue from the same one.")

@@ -58,7 +58,7 @@ def _read(name: str) -> tuple[ScaleFile, Document]:
     if not _NAME.fullmatch(name):
         document.complain((), "the file needs another name: lower-case letters, digits, _ and -, with a letter first")
     if "name" in document.data:
-        document.complain(("name",), "the file's name is the scale's name; leave this out")
+        document.complain(("name",), "the file's name is the scale's name. Leave this out.")
     document.data["name"] = name if _NAME.fullmatch(name) else "unnamed"
     keyed(document, ScaleFile)
     file = shaped(document, ScaleFile, {"description": "-"})

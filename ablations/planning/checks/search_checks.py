@@ -44,7 +44,7 @@ def names(grid: Grid, document: Document) -> None:
         for name, scale in grid.scales.items():
             if scale.search not in (None, ScaleSearch()):
                 document.complain(
-                    ("scales", name, "search"), "the grid has no 'search' to change; add one or leave this out"
+                    ("scales", name, "search"), "the grid has no 'search' to change. Add one or leave this out."
                 )
         return
     _check_names(grid, grid.search, document)
@@ -90,13 +90,13 @@ def _check_extension(grid: Grid, scale: str, search: Search, document: Document)
     """Something to choose from; and where the search goes beyond its ends, that they mean something."""
     if len(combinations(search)) < 2:
         where = _where(grid, scale, "axes")
-        text = "a search of one combination chooses nothing; give a knob two values, or set it without a search"
+        text = "a search of one combination chooses nothing. Give a knob two values, or set it without a search."
         document.complain(where, f"at scale '{scale}': {text}")
     elif search.extend and not extendable(search):
-        text = "has no knob to go on with; one with two positive numbers or more has ends"
+        text = "has no knob to continue with. A knob with two positive numbers or more has ends."
         document.complain(_where(grid, scale, "extend"), f"at scale '{scale}': {text}")
     elif search.extend and search.length < 1:
-        text = "needs trials of full length, as short ones favour one end; leave 'length' out, or set it to 1"
+        text = "needs trials of full length, as short ones favour one end. Leave 'length' out, or set it to 1."
         document.complain(_where(grid, scale, "extend"), f"at scale '{scale}': {text}")
 
 
@@ -140,22 +140,22 @@ def _check_knob(grid: Grid, search: Search, section: str, path: str, document: D
     where, known = ("search", section, path), known_knobs()
     by_variants = [axis for axis in grid.variants if _compares(grid, axis, path)]
     if path == SYSTEM_AXIS:
-        document.complain(where, "systems cannot be searched; make 'system' an axis")
+        document.complain(where, "systems cannot be searched. Make 'system' an axis.")
     elif section == "set" and path in search.axes:
-        document.complain(where, "is searched; trials have the values that the search tries")
+        document.complain(where, "is searched. Trials have the values that the search tries.")
     elif path in grid.axes or by_variants:
         named = f"the axis '{path if path in grid.axes else by_variants[0]}'"
-        document.complain(where, f"is varied by {named}; a knob is either compared or searched")
+        document.complain(where, f"is varied by {named}. A knob is either compared or searched.")
     elif (known[path].json_schema_extra or {}).get("label"):
-        document.complain(where, "is a label and changes no number; leave it out")
+        document.complain(where, "is a label and changes no number. Leave it out.")
     elif path == STEPS:
-        document.complain(where, f"cannot be searched; the budget (equal: {grid.budget.equal}) sets it")
+        document.complain(where, f"cannot be searched. The budget (equal: {grid.budget.equal}) sets it.")
     elif path in _TOKENS_A_STEP and grid.budget.equal == "steps":
         document.complain(
-            where, "changes the tokens per step, so larger values win under equal steps; use 'budget: {equal: tokens}'"
+            where, "changes the tokens per step, so larger values win under equal steps. Use 'budget: {equal: tokens}'."
         )
     elif path.startswith(_MEASURING):
-        document.complain(where, "changes what is measured, so its values cannot be compared; leave it out")
+        document.complain(where, "changes what is measured, so its values cannot be compared. Leave it out.")
     elif path.startswith(FINETUNING):
         _check_finetuning(search, where, path, document)
 
@@ -174,7 +174,7 @@ def _check_finetuning(search: Search, where: Path_, path: str, document: Documen
     behind = tasks_behind(search.metric, TASKS)
     task = path.removeprefix(FINETUNING).partition(".")[0]
     if not behind:
-        text = f"does not affect the search metric '{search.metric}'; fine-tuning knobs need a task's metric"
+        text = f"does not affect the search metric '{search.metric}'. Fine-tuning knobs need a task's metric."
         document.complain(where, text)
     elif task in TASKS and task not in behind:
         document.complain(where, f"does not affect the search metric '{search.metric}'")
@@ -185,22 +185,22 @@ def _check_metric(grid: Grid, search: Search, document: Document) -> bool:
     listed = {metric.name: metric.better for metric in grid.metrics}
     if search.metric.startswith(COST):
         document.complain(
-            ("search", "metric"), f"'{search.metric}' is a cost and would choose the cheapest combination; use a score"
+            ("search", "metric"), f"'{search.metric}' is a cost and would choose the cheapest combination. Use a score."
         )
     elif search.metric.partition(".")[0] in ZERO_SHOT:
-        text = f"'{search.metric}' is measured without training, which no trial does; use a loss or a task's score"
+        text = f"'{search.metric}' is measured without training, which no trial does. Use a loss or a task's score."
         document.complain(("search", "metric"), text)
     elif search.metric not in listed and search.better is None:
-        text = f"'{search.metric}' is not among the grid's metrics; set 'better' to 'lower' or 'higher'"
+        text = f"'{search.metric}' is not among the grid's metrics. Set 'better' to 'lower' or 'higher'."
         document.complain(("search",), text)
     elif search.better not in (None, listed.get(search.metric, search.better)):
         document.complain(
             ("search", "better"),
-            f"contradicts the grid's metrics; for {search.metric}, {listed[search.metric]} is better",
+            f"contradicts the grid's metrics. For {search.metric}, {listed[search.metric]} is better.",
         )
     for name, scale in grid.scales.items():
         if scale.search is not None and not _is_measured(search.metric, tasks_at(grid, name)):
-            text = f"needs fine-tuning, which scale '{name}' lacks; add tasks there or set 'search: null'"
+            text = f"needs fine-tuning, which scale '{name}' lacks. Add tasks there or set 'search: null'."
             document.complain(("search", "metric"), f"'{search.metric}' {text}")
     return len(document.problems) == before
 
@@ -239,7 +239,7 @@ def _check_systems(grid: Grid, scale: str, search: Search, document: Document) -
         if len(options) > 1 and all(len({_essence(workshop, cell, tasks) for cell in row}) == 1 for row in rows):
             where = ("scales", scale, "search", "axes", path)
             own = grid.scales[scale].search
-            text = f"does not change '{search.metric}' at scale '{scale}'; leave it out"
+            text = f"does not change '{search.metric}' at scale '{scale}'. Leave it out."
             document.complain(where if own and path in own.axes else where[2:], text)
 
 

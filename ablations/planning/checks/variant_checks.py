@@ -31,4 +31,4 @@ def stand_ins(grid: Grid, document: Document) -> None:
             for n, (value, _) in enumerate(pairs if path in values else ()):
                 if not any(same(value, one) for one in values[path]):
                     some = ", ".join(dict.fromkeys(map(str, values[path])))
-                    document.complain((*where, n), f"no variant has the value {value}; they have {some}")
+                    document.complain((*where, n), f"no variant has the value {value}. They have {some}.")

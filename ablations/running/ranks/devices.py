@@ -24,7 +24,7 @@ def too_many(execution: Execution) -> Iterator[Problem]:
 def one_node(execution: Execution) -> Iterator[Problem]:
     """The problem if an executor is to make runs on several machines that makes each on one."""
     if execution.nodes > 1:
-        text = f"{execution.nodes} machines share a run under --executor slurm alone; here use --devices"
+        text = f"{execution.nodes} machines share a run under --executor slurm alone. Here use --devices."
         yield Problem("num-nodes", text)
 
 

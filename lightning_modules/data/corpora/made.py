@@ -114,11 +114,11 @@ class Language:
                 near = did_you_mean(switch, (*SWITCHES, *_SIZES))
                 raise _wrong(name, f"there is no switch '{key}'.{near} {_allowed()}")
             if switch in switches or key in numbers:
-                raise _wrong(name, f"'{switch}' is named twice; a switch is on, off ('no-{switch}') or not named")
+                raise _wrong(name, f"'{switch}' is named twice. A switch is on, off ('no-{switch}') or not named.")
             if key in (*_SIZES, *_DISTANCES, "no-agreement"):
                 numbers[switch] = _number(name, switch, equals and value)
             elif equals:
-                raise _wrong(name, f"'{key}' takes no value; leave '={value}' out")
+                raise _wrong(name, f"'{key}' takes no value. Leave '={value}' out.")
             if switch in SWITCHES:
                 switches[switch] = key == switch
         language = cls(switches, **numbers)
@@ -129,12 +129,12 @@ class Language:
         """Refuses what sentences and documents have no room for."""
         needed = len(self._before + self._after) + ("filler" not in self._before)
         if needed > self.length:
-            text = f"what is named needs {needed} words, a filler among them; a sentence has {self.length}"
+            text = f"what is named needs {needed} words, a filler among them, and a sentence has {self.length}"
             raise _wrong(name, f"{text}: set length={needed}")
         if self.copies % self.length:
             near = max(1, round(self.copies / self.length)) * self.length
             text = f"copies={self.copies} is no number of whole sentences of {self.length} words"
-            raise _wrong(name, f"{text}; the nearest is copies={near}")
+            raise _wrong(name, f"{text}. The nearest is copies={near}.")
         if self.copies >= self.sentences * self.length:
             document = f"{self.sentences} sentences of {self.length} words"
             text = f"no word returns after {self.copies} words in a document of {document}"
@@ -207,7 +207,7 @@ class Language:
             ConfigError: For copies and topics, whose words tell of more than one other.
         """
         if many := [name for name in ("copies", "topic") if self.switches.get(name)]:
-            raise ConfigError([f"neighbours of a text with {' and '.join(many)} have no known entropy; leave them out"])
+            raise ConfigError([f"neighbours of a text with {' and '.join(many)} have no known entropy: leave them out"])
         count = {kind: len(words) for kind, words in self.vocabulary.items()}
         tied = [pair for name, pair in _TIED.items() if self.switches.get(name)]
         known = {first: math.log(count[first] / count[second]) for first, second in tied}
@@ -296,7 +296,7 @@ def _number(name: str, key: str, value: str) -> int:
 
 def _allowed() -> str:
     switches = ", ".join(f"{name}=<words>" if name in _DISTANCES else name for name in SWITCHES)
-    return f"Allowed: {switches}, each also with 'no-' before it; {', '.join(f'{name}=<number>' for name in _SIZES)}."
+    return f"Allowed: {switches}, each also with 'no-' before it, {', '.join(f'{name}=<number>' for name in _SIZES)}."
 
 
 def _wrong(name: str, text: str) -> ConfigError:

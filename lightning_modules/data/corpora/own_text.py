@@ -60,7 +60,7 @@ def _matches(pattern: str, walked: Iterator[int]) -> Iterator[str]:
         for folder, inner, _ in os.walk(top):
             inner[:] = [name for name in inner if not name.startswith(".")]
             if next(walked) > _MOST_FOLDERS:
-                text = f"'{pattern}' matches more than {_MOST_FOLDERS:,} folders; name the folders of the text"
+                text = f"'{pattern}' matches more than {_MOST_FOLDERS:,} folders. Name the folders of the text."
                 raise ConfigError([text])
             yield from _matches(os.path.join(glob.escape(folder), below.rstrip(os.sep) or "*"), walked)
 
@@ -138,7 +138,7 @@ def hub_documents(name: str, split: str) -> Iterator[list[str]]:
 def _loaded(name: str) -> tuple[str, dict]:
     path, config, _ = hub_place(name)
     advice = (
-        "Put the data set as parquet or JSON lines under ABLATIONS_DATA, connect to the hub, or use another corpus: "
+        "Put the data set as parquet or JSON lines under ABLATIONS_DATA, or connect to the hub. Other corpora: "
         "'wikipedia-mini' works offline, 'text:<glob>' reads your own files."
     )
     try:
@@ -146,7 +146,7 @@ def _loaded(name: str) -> tuple[str, dict]:
     except Unavailable as reason:
         raise ConfigError([f"'hub:{name}' {reason}. {advice}"]) from None
     if "train" not in parts:
-        raise ConfigError([f"'hub:{name}' has no split 'train'; it has {', '.join(sorted(map(str, parts)))}."])
+        raise ConfigError([f"'hub:{name}' has no split 'train'. It has {', '.join(sorted(map(str, parts)))}."])
     return path, parts
 
 
@@ -154,7 +154,7 @@ def _documents(rows: Iterable[dict], layout: str, name: str) -> Iterator[list[st
     current: list[str] = []
     for row in rows:
         if "text" not in row:
-            raise ConfigError([f"'hub:{name}' has no column 'text'; it has {', '.join(sorted(row))}."])
+            raise ConfigError([f"'hub:{name}' has no column 'text'. It has {', '.join(sorted(row))}."])
         lines = [flat for line in row["text"].split("\n") if (flat := " ".join(line.split()))]
         starts = layout == "documents" or (
             len(current) >= _RUN if layout == "lines" else bool(_TITLE.match(row["text"]))

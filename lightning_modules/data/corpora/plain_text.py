@@ -83,7 +83,7 @@ def lines(path: Path) -> Iterator[str]:
                 if "\0" in line:
                     raise _no_text(path)
                 if len(line) > _LONGEST_LINE:
-                    many = f"more than {_LONGEST_LINE:,} characters; break it into lines or paragraphs."
+                    many = f"more than {_LONGEST_LINE:,} characters. Break it into lines or paragraphs."
                     raise ConfigError([f"{path} has a line of {many}"])
                 yield line
     except UnicodeDecodeError:

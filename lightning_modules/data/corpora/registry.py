@@ -56,25 +56,26 @@ def _every(documents: Callable[[], Iterator[list[str]]], every: int) -> Callable
 CORPORA: dict[str, Corpus] = {
     "wikipedia-mini": Corpus(
         "wikipedia-mini",
-        "about 100 Wikipedia articles in the package gensim, 0.4 M words; CC BY-SA 3.0; every 10th held out",
+        "about 100 Wikipedia articles in the package gensim, 0.4 M words (CC BY-SA 3.0). Every 10th is held out.",
         _every(wikipedia_mini.articles, 10),
         package="gensim",
     ),
     "wikipedia-unread": Corpus(
         "wikipedia-unread",
-        "those 68 of them that wikipedia-2015 lacks, 0.25 M words; CC BY-SA 3.0; 10 held out that share no 13 words",
+        "those 68 of them that wikipedia-2015 lacks, 0.25 M words (CC BY-SA 3.0). Those 10 are held out that share no "
+        "13 words.",
         wikipedia_mini.unread,
         package="gensim",
     ),
     "novels": Corpus(
         "novels",
-        "98 English novels of 1839-1930, 14 M words; public domain; every 20th book held out",
+        "98 English novels of 1839-1930, 14 M words (public domain). Every 20th book is held out.",
         _every(folders.novels, 20),
         folders.NOVELS,
     ),
     "wikipedia-2015": Corpus(
         "wikipedia-2015",
-        "10,322 English Wikipedia articles of 2015, 22 M words; CC BY-SA 3.0; the last file held out",
+        "10,322 English Wikipedia articles of 2015, 22 M words (CC BY-SA 3.0). The last file is held out.",
         folders.wikipedia_2015,
         folders.WIKIPEDIA,
     ),

@@ -65,14 +65,14 @@ class InputFormat(Settings):
 
     kind: Literal["full_sentences", "segment_pairs", "sentence_pairs", "stream"] = knob(
         "full_sentences",
-        "Layout: one segment of running text, BERT's two segments, two sentences, or running text whose rows go on "
+        "Layout: one segment of running text, BERT's two segments, two sentences, or running text whose rows continue "
         "from step to step (stream).",
         neutral="full_sentences",
     )
     sequence_length: int = knob(512, "Positions per sequence, special tokens included.", ge=8, le=1 << 20)
     share: float = knob(
         1.0,
-        "Share of the training sequences that are shown, drawn once at random: the same for all seeds; a smaller share "
+        "Share of the training sequences that are shown, drawn once at random: the same for all seeds. A smaller share "
         "is within a larger one.",
         neutral=1.0,
         gt=0,
@@ -80,7 +80,7 @@ class InputFormat(Settings):
     )
     first_share: float = knob(
         0.0,
-        "Length curriculum: share of the steps, the first ones, that show first_length positions; BERT has 0.9.",
+        "Length curriculum: share of the steps, the first ones, that show first_length positions, 0.9 in BERT.",
         neutral=0.0,
         ge=0,
         lt=1,
@@ -100,40 +100,43 @@ class InputFormat(Settings):
     )
     frame: Frame = knob(
         "cls_sep",
-        "Running text: special tokens of a sequence: [CLS] before and [SEP] after it, and [SEP] between documents "
-        "(cls_sep); a [SEP] after each document, which a language model predicts (document_ends, GPT-2); none (GPT).",
+        "Running text: special tokens of a sequence. With cls_sep [CLS] is before it, [SEP] after it, and [SEP] "
+        "between documents. With document_ends a [SEP] is after each document, which a language model predicts "
+        "(GPT-2). GPT has none.",
         neutral="cls_sep",
     )
     sentence_order: SentenceOrder = knob(
         "text",
-        "Streams: sentences stand as in the text, or in random order, each a document of its own (shuffled), so that "
-        "nothing before a sentence tells of it; of held-out text as well.",
+        "Streams: order of the sentences, of held-out text as well. With shuffled it is random, and each sentence is "
+        "a document of its own, so that nothing before it helps to predict it.",
         neutral="text",
     )
     row_starts: Literal["even", "drawn"] = knob(
         "even",
-        "Streams: the first row begins with the text, the same for all seeds (even), or where the seed says, "
-        "so that seeds read other text (drawn); the other rows follow at even distances. Of training text alone.",
+        "Streams of training text: where the first row begins. With even it is the beginning of the text, for all "
+        "seeds. With drawn each seed has a place of its own and reads other text. The other rows follow at even "
+        "distances.",
         neutral="even",
     )
     both_ways: bool = knob(
         False,
-        "Streams: half of the rows of a step go through the text from its end to its beginning, so that what a model "
-        "remembers stands to their right (XLNet's two-way data); of training text alone.",
+        "Streams of training text: half of the rows of a step go through the text from its end to its beginning. What "
+        "a model remembers is then to their right (XLNet's two-way data).",
         neutral=False,
     )
     reuse_length: int | None = knob(
         None,
-        "Streams: positions of a row that go on and fill the memory; they see each other alone, and the next step "
-        "begins behind them and reads the rest of the row again (XLNet: 256 of 512). By default all go on.",
+        "Streams: positions of a row that continue and fill the memory. They see each other alone, and the next step "
+        "begins behind them and reads the rest of the row again (XLNet: 256 of 512). By default all continue.",
         neutral=None,
         ge=8,
         le=1 << 20,
     )
     rest: Rest = knob(
         "text",
-        "Streams with a reuse_length: what stands behind those positions is the text that follows, or a pair, A [SEP] "
-        "B [SEP] [CLS], whose A is that text and whose B is what follows A or, of half of the pairs, is not (XLNet).",
+        "Streams with a reuse_length: what is behind those positions. It is the text that follows, or a pair A [SEP] "
+        "B [SEP] [CLS], whose A is that text (XLNet). For half of the pairs B is what follows A, for the others it is "
+        "not.",
         neutral="text",
     )
     negatives: Negatives = knob(
@@ -144,19 +147,20 @@ class InputFormat(Settings):
     )
     pairing: Pairing = knob(
         "released",
-        "Pairs, how they are made: as by the code of BERT and ALBERT (released), or of whole sentences "
-        "with partners of the same corpus and length, so that lengths, edges and corpora tell no label (matched).",
+        "Pairs: how they are made. With released it is as by the code of BERT and ALBERT. With matched they are of "
+        "whole sentences, and partners have the same corpus and length. Then lengths, edges and corpora do not "
+        "predict the label.",
         neutral="released",
     )
     excerpt: Excerpt = knob(
         "all",
-        "Pairs, a control: what is shown of each segment, in training and of held-out pairs alike: all words, "
+        "Pairs, a control: what is shown of each segment, in training and of held-out pairs alike. It is all words, "
         "the first eight, the rest, or all in random order (shuffled).",
         neutral="all",
     )
     cls: Literal["first", "last"] = knob(
         "first",
-        "Place of [CLS] in sequences that have one; last is behind the last [SEP], as a segment of its own (XLNet). "
+        "Place of [CLS] in sequences that have one: last is behind the last [SEP], as a segment of its own (XLNet). "
         "Held-out running text keeps it first, so that the same tokens are predicted.",
         neutral="first",
     )
@@ -165,7 +169,7 @@ class InputFormat(Settings):
     )
     short_sequences: float = knob(
         0.0,
-        "Running text: share of sequences with a random shorter length, as short_fraction is for pairs; held-out text "
+        "Running text: share of sequences with a random shorter length, as short_fraction is for pairs. Held-out text "
         "keeps its full length.",
         neutral=0.0,
         ge=0,
@@ -186,7 +190,7 @@ class InputFormat(Settings):
     lone_negatives: bool = knob(
         False,
         "Pairs, swapped: give a single sentence a random second segment as a negative, "
-        "as in ALBERT's released code; by default single sentences are left out.",
+        "as in ALBERT's released code. By default single sentences are left out.",
         neutral=False,
     )
 
@@ -194,7 +198,7 @@ class InputFormat(Settings):
     def _first_steps_have_a_length(self) -> Self:
         if self.first_share and self.first_length is None:
             raise ValueError(
-                f"first_share {self.first_share:g} needs first_length, the positions of these steps; BERT has 128"
+                f"first_share {self.first_share:g} needs first_length, the positions of these steps. BERT has 128."
             )
         return self
 

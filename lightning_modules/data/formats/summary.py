@@ -47,7 +47,7 @@ def summary(store: TokenStore, form: InputFormat) -> Summary:
     sequences = form.arrange(store)
     if not len(sequences):
         raise ConfigError(
-            [f"the text of {store.folder} has no sequence of {form.sequence_length} positions; add text."]
+            [f"the text of {store.folder} has no sequence of {form.sequence_length} positions. Add text."]
         )
     edges = np.zeros(len(store.ids) + 1, dtype=np.int32)
     for start, end in sequences.stretches:

@@ -85,7 +85,7 @@ def _order(arranged: Arranged, portions: Portions, longest: int, before: int) ->
         return Streamed(seed, arranged.sizes, batch, before, portions.both_ways, portions.drawn)
     if len(arranged) == 0:
         raise ConfigError(
-            [f"the text of {arranged.store.folder} has no sequence of {arranged.length} positions; add text."]
+            [f"the text of {arranged.store.folder} has no sequence of {arranged.length} positions. Add text."]
         )
     kind, unit = (ByTokens, longest) if portions.by_tokens else (BySequences, 1)
     return kind(seed, arranged.sizes, batch * unit, before)

@@ -39,7 +39,7 @@ class Portions:
         """
         if self.batch_size % world_size:
             raise ConfigError(
-                [f"batch_size {self.batch_size} cannot be shared equally by {world_size} ranks; use a multiple."]
+                [f"batch_size {self.batch_size} cannot be shared equally by {world_size} ranks. Use a multiple."]
             )
         rows = self.batch_size // world_size
         return -(-rows // min(self.micro_batch_size or rows, rows))

@@ -145,7 +145,7 @@ def hidden_words(
     lengths = Counter(pieces.inside(word, size) for word, size in _flat(split, able) if size)
     hidden = [(word, size) for word, size in _flat(split, chosen) if size]
     if not hidden:
-        text = "the held-out text has no word to hide: evaluation.words needs words of ASCII letters; set it to 0"
+        text = "the held-out text has no word to hide: evaluation.words needs words of ASCII letters. Set it to 0."
         raise ConfigError([text])
     rows = []
     for n, (words, sizes) in enumerate(zip(split, chosen, strict=True)):

@@ -50,7 +50,7 @@ class Encoder:
         try:
             self.fast = tokenizers.Tokenizer.from_str(read_text(path))
         except Exception as error:  # the package raises bare Exception
-            raise ConfigError([f"{path} holds no tokenizer that can be read ({str(error)[:200]}); remove it"]) from None
+            raise ConfigError([f"{path} holds no readable tokenizer ({str(error)[:200]}). Remove it."]) from None
         self._forget()
 
     @cached_property

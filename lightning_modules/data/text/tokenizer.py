@@ -48,7 +48,7 @@ class Tokenizer(Settings):
     vocab_size: int = knob(4096, "Pieces in the vocabulary, including the five special ones.", ge=64, le=1 << 20)
     lowercase: bool = knob(True, "Lower-case the text (and, but for either BPE, strip accents).")
     corpora: tuple[str, ...] = knob(
-        (), "Corpora that it is trained on, where these are not those of the data; empty for those.", neutral=()
+        (), "Corpora that it is trained on, where these are not those of the data. Empty for those.", neutral=()
     )
 
 
@@ -233,7 +233,7 @@ def _check_room(settings: Tokenizer, letters: int) -> None:
     """Checks that so many letters fit a vocabulary."""
     least = len(SPECIALS) + letters
     if settings.vocab_size < least:
-        text = f"vocab_size {settings.vocab_size} is too small for the letters of the text; it needs at least {least}."
+        text = f"vocab_size {settings.vocab_size} is too small for the letters of the text. It needs at least {least}."
         raise ConfigError([text])
 
 
@@ -251,7 +251,7 @@ def _byte_bpe(settings: Tokenizer, sentences: list[str]) -> "Model":
     )
     least = len(SPECIALS) + len(ByteLevel.alphabet())
     if settings.vocab_size < least:
-        text = f"vocab_size {settings.vocab_size} is too small for the bytes; it needs at least {least}."
+        text = f"vocab_size {settings.vocab_size} is too small for the bytes. It needs at least {least}."
         raise ConfigError([text])
     model = _trained(_shell(settings, models.BPE()), trainer, sentences)
     return models.BPE(model["vocab"], [tuple(pair) for pair in model["merges"]])

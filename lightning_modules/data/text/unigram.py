@@ -103,7 +103,7 @@ def _trained(words: Mapping[str, int], size: int, specials: Sequence[str]) -> by
         if short is None:
             raise ConfigError([f"SentencePiece cannot train {size} pieces on this text: {error}"]) from None
         needed = size + int(short[2]) - int(short[1])
-        text = f"vocab_size {size} is too small for the letters of the text; it needs at least {needed}."
+        text = f"vocab_size {size} is too small for the letters of the text. It needs at least {needed}."
         raise ConfigError([text]) from None
     return model.getvalue()
 

@@ -99,12 +99,12 @@ def checked(
 
 def unknown(key: str, value: Any, allowed: Mapping[str, Any]) -> Problem:
     """The problem of a name that is not one of those allowed."""
-    return Problem(f"{CONFIG}: {key}", f"{str(value)[:80]!r} is not supported; allowed: {', '.join(allowed)}")
+    return Problem(f"{CONFIG}: {key}", f"{str(value)[:80]!r} is not supported. Allowed: {', '.join(allowed)}.")
 
 
 def _fixed(key: str, value: Any, allowed: Any) -> Problem:
     why = f": {_WHY[key]}" if key in _WHY else ""
-    return Problem(f"{CONFIG}: {key}", f"{str(value)[:80]!r} is not supported; it must be {allowed!r}{why}")
+    return Problem(f"{CONFIG}: {key}", f"{str(value)[:80]!r} is not supported. It must be {allowed!r}{why}.")
 
 
 def _large(key: str, value: Any, most: int) -> Problem:

@@ -269,5 +269,5 @@ def check_groups(model: Transformer) -> None:
     for layer in range(model.num_layers):
         if int(layer / (model.num_layers / groups)) != layer * groups // model.num_layers:
             raise ConfigError(
-                [f"{model.num_layers} layers in {groups} groups are shared differently in transformers; change either"]
+                [f"{model.num_layers} layers in {groups} groups are shared differently in transformers. Change either."]
             )

@@ -47,7 +47,7 @@ def family_of(system: System) -> Family:
     resolved = system.resolved()
     where = f"is not supported in checkpoints of {family.name}"
     wrong = [
-        Problem(path, f"'{_said(given)}' {where}; it must be {' or '.join(map(_said, can))}")
+        Problem(path, f"'{_said(given)}' {where}. It must be {' or '.join(map(_said, can))}.")
         for path, can in form.items()
         if (given := resolved.get(path)) not in can
     ]

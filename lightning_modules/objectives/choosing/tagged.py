@@ -30,15 +30,15 @@ class Tagged(Units):
     share: float = knob(0.5, "Probability that a draw is a tagged span.", ge=0, le=1)
     annotator: str = knob(
         "en_core_web_sm",
-        "Who tagged the text: an installed pipeline of spaCy; or, for entities, the rule capitalised: runs of words "
-        "with a capital that do not begin a sentence.",
+        "Who tagged the text: an installed pipeline of spaCy. For entities it may be the rule 'capitalised' instead: "
+        "runs of words with a capital that do not begin a sentence.",
         min_length=1,
     )
 
     @model_validator(mode="after")
     def _rule_for_entities(self) -> Self:
         if self.annotator == RULE and self.tags != "entities":
-            raise ValueError(f"annotator {RULE} is a rule for entities; for {self.tags} name a pipeline of spaCy")
+            raise ValueError(f"annotator {RULE} is a rule for entities. For {self.tags} name a pipeline of spaCy.")
         return self
 
     @property

@@ -87,7 +87,7 @@ class Text:
         """
         if annotation not in self.tokens.marks:
             held = ", ".join(f"{tags} by {annotator}" for annotator, tags in self.tokens.marks) or "none"
-            raise Unsupported(f"the text has no annotation of {annotation[1]} by {annotation[0]}; it has {held}")
+            raise Unsupported(f"the text has no annotation of {annotation[1]} by {annotation[0]}. It has {held}.")
         marks = self.tokens.marks[annotation].numpy()
         members = (marks > 0) & self.candidates
         begins = members.copy()

@@ -61,7 +61,7 @@ class Made:
                 raise TooFewExamples(
                     [
                         f"the probe '{self.name}' finds {len(examples)} examples for its {part} part in the held-out "
-                        f"text of {', '.join(data.corpora)}, and needs {_LEAST}; leave it out of evaluation.probes"
+                        f"text of {', '.join(data.corpora)}, and needs {_LEAST}. Leave it out of evaluation.probes."
                     ]
                 )
             rows = (Row(" ".join(example.words), None, str(example.label)) for example in examples)
@@ -88,7 +88,7 @@ def _sentences(corpora: tuple[tuple[str, str], ...]) -> tuple[list[Sentence], li
 
 MADE = (
     Made("word_order", "Word order: were two neighbouring words swapped?", order.word_order),
-    Made("far_order", "Far order: were two words exchanged that stand apart?", order.far_order),
+    Made("far_order", "Far order: were two words exchanged that are apart?", order.far_order),
     Made("coordination", "Coordination: were the parts around a conjunction exchanged?", order.coordination),
     Made("distance", "Distance: is a word repeated at once, or four places away?", order.distance),
     Made("agreement", "Agreement: has the verb the wrong number?", words.agreement),

@@ -78,6 +78,6 @@ ROWS = (
         Choice(2),
         _ADVERSARIAL,
         _NIVEN,
-        "the published adversarial copy; its sizes are unchecked",
+        "the published adversarial copy, with unchecked sizes",
     ),
 )

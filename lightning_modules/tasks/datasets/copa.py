@@ -67,13 +67,13 @@ ROWS = (
     Task(
         name="copa",
         title="COPA with mirrored questions: which alternative is the more plausible cause or effect?",
-        source="Roemmele et al. 2011, Choice of Plausible Alternatives; Kavumba et al. 2019, When Choosing Plausible "
-        "Alternatives, Clever Hans Can Be Clever",
+        source="Roemmele et al. 2011, Choice of Plausible Alternatives, and Kavumba et al. 2019, When Choosing "
+        "Plausible Alternatives, Clever Hans Can Be Clever",
         shape=Choice(options=2),
         metrics=("accuracy",),
         rows=rows,
         files=_ORIGIN,
         licence="CC BY 4.0",
-        own_split="the dev questions and their mirrored ones; every fifth pair is for evaluation: 800 and 200",
+        own_split="the dev questions and their mirrored ones, of which every fifth pair is for evaluation: 800 and 200",
     ),
 )

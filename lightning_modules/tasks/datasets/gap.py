@@ -32,7 +32,7 @@ def _mentioned(name: str, text: str, *rest: str) -> Mentioned:
     *mentions, a, b = rest
     answer = a.upper(), b.upper()
     if answer not in _LABELS:
-        raise Fault(f"A-coref is {answer[0]}, B-coref {answer[1]}; each must be TRUE or FALSE, at most one TRUE")
+        raise Fault(f"A-coref is {answer[0]}, B-coref {answer[1]}. Each must be TRUE or FALSE, at most one TRUE")
     pronoun, first, second = (
         _span(text, *fields) for fields in zip(_MENTIONS, mentions[:3], mentions[3:], strict=True)
     )

@@ -33,7 +33,7 @@ ROWS = (
         shape=Texts(labels=("unacceptable", "acceptable")),
         metrics=("matthews", "accuracy"),
         rows=Files("CoLA", label=1, first=3, hub=Hub(_GLUE, "cola", "sentence")),
-        licence="no licence stated; sentences quoted from linguistics books, for research",
+        licence="no licence stated (sentences quoted from linguistics books, for research)",
         official=(8551, 1043),
     ),
     Task(
@@ -43,7 +43,7 @@ ROWS = (
         shape=Texts(labels=("negative", "positive")),
         metrics=("accuracy",),
         rows=Files("SST-2", label="label", first="sentence", hub=Hub(_GLUE, "sst2", "sentence")),
-        licence="no licence stated; film reviews, for research",
+        licence="no licence stated (film reviews, for research)",
         official=(67349, 872),
     ),
     Task(
@@ -53,8 +53,9 @@ ROWS = (
         shape=Texts(labels=("negative", "positive")),
         metrics=("accuracy",),
         rows=DevAndTest(Files("SST-2", label="label", first="sentence", dev=_DEV_AND_TEST)),
-        licence="no licence stated; film reviews, for research",
-        own_split="scored on the 872 dev and 1,821 test sentences; 15 training phrases with their words are left out",
+        licence="no licence stated (film reviews, for research)",
+        own_split="scored on the 872 dev and 1,821 test sentences, with 15 training phrases that have their words "
+                  "left out",
     ),
     Task(
         name="mrpc",
@@ -75,7 +76,7 @@ ROWS = (
         metrics=("accuracy", "f1"),
         rows=DevAndTest(Files("MRPC", label="Quality", first="#1 String", second="#2 String", dev=_DEV_AND_TEST)),
         licence="Microsoft Research licence: research only, not passed on",
-        own_split="scored on the 408 dev and 1,725 test pairs; 13 training pairs with their words are left out",
+        own_split="scored on the 408 dev and 1,725 test pairs, with 13 training pairs that have their words left out",
     ),
     Task(
         name="stsb",
@@ -87,7 +88,7 @@ ROWS = (
             "STS-B", label=4, first=5, second=6, train="sts-train.csv", dev="sts-dev.csv",
             hub=Hub(_GLUE, "stsb", *_NUMBERED),
         ),
-        licence="CC BY-SA 4.0; some of its sources have terms of their own",
+        licence="CC BY-SA 4.0, with other terms for some of its sources",
         official=(5749, 1500),
     ),
     Task(
@@ -121,7 +122,7 @@ ROWS = (
         licence="Quora's terms of service: not commercial",
         own_split=(
             "18,840 of the released pairs to train, the 10,000 dev pairs of Wang et al. 2017, tokenised, to "
-            "evaluate; their test pairs are not used. Half of these are duplicates, a third of QQP"
+            "evaluate. Their test pairs are not used. Half of these are duplicates, a third of QQP"
         ),
     ),
     Task(
@@ -163,7 +164,7 @@ ROWS = (
         shape=Texts(labels=("entailment", "not_entailment"), pair=True),
         metrics=("accuracy",),
         rows=_numbered("RTE", "rte"),
-        licence="no licence stated; news and Wikipedia text, for research",
+        licence="no licence stated (news and Wikipedia text, for research)",
         official=(2490, 277),
     ),
     Task(

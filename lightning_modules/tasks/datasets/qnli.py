@@ -130,6 +130,6 @@ ROWS = (
         metrics=("accuracy",),
         rows=MadeAgain(),
         licence="CC BY-SA 4.0",
-        own_split="official dev; the training pairs are rebuilt from SQuAD 1.1, two per question",
+        own_split="official dev, with training pairs rebuilt from SQuAD 1.1, two per question",
     ),
 )

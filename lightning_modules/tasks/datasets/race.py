@@ -55,7 +55,7 @@ def _questions(line: str) -> list[Question]:
         raise Fault(f"{_KEYS[0]} must be a string, {', '.join(_KEYS[1:])} must be lists")
     if len(set(map(len, lists))) > 1:
         counts = ", ".join(f"{len(items)} {key}" for key, items in zip(_KEYS[1:], lists, strict=True))
-        raise Fault(f"{counts}; the counts must be equal")
+        raise Fault(f"{counts}. The counts must be equal")
     for options, answer in zip(*lists[1:], strict=True):
         if _number(answer) not in range(len(options)):
             raise Fault(f"the answer {answer!r} is not one of {', '.join(_LETTERS[: len(options)])}")
@@ -93,6 +93,6 @@ ROWS = (
         ("middle", "high"),
         ("accuracy", "middle_accuracy", "high_accuracy"),
     ),
-    _task("race_middle", "RACE-M: the questions for middle schools; which option?", ("middle",), ("accuracy",)),
-    _task("race_high", "RACE-H: the questions for high schools; which option?", ("high",), ("accuracy",)),
+    _task("race_middle", "RACE-M: which option answers a question for middle schools?", ("middle",), ("accuracy",)),
+    _task("race_high", "RACE-H: which option answers a question for high schools?", ("high",), ("accuracy",)),
 )

@@ -32,8 +32,8 @@ ROWS = (
         rows=Held(Files("snli", label=2, first=0, second=1, train="dev.txt", within=""), share=0.2),
         licence="CC BY-SA 4.0",
         own_split=(
-            "four fifths of the captions of the dev set to train, a seventieth of the official size; lower-cased, "
-            "without punctuation"
+            "four fifths of the captions of the dev set to train, a seventieth of the official size, lower-cased "
+            "and without punctuation"
         ),
     ),
     Task(
@@ -45,7 +45,7 @@ ROWS = (
         rows=Files(
             "sst5", label=0, first=1, train="train.txt", dev="dev.txt", within="", hub=Hub("SetFit/sst5", None, "text")
         ),
-        licence="no licence stated; film reviews, for research",
+        licence="no licence stated (film reviews, for research)",
         official=(8544, 1101),
     ),
     Task(
@@ -60,7 +60,7 @@ ROWS = (
                   hub=Hub("stanfordnlp/imdb", None, "text")),
             share=0.1,
         ),
-        licence="no licence stated; film reviews, for research",
-        own_split="a tenth of the 25,000 training reviews is held out; published scores are on the test set",
+        licence="no licence stated (film reviews, for research)",
+        own_split="a tenth of the 25,000 training reviews is held out, while published scores are on the test set",
     ),
 )  # fmt: skip

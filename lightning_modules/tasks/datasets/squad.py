@@ -252,7 +252,7 @@ ROWS = (
         rows=REBUILT,
         licence="CC BY-SA 4.0",
         own_split=(
-            "official dev; the training questions, as many as the official ones, are rebuilt from published pages: ids "
+            "official dev. The training questions, in the official number, are rebuilt from published pages. Ids "
             "differ, and an answer that occurs several times in its passage may be marked at another occurrence"
         ),
         settings={"max_length": 384},

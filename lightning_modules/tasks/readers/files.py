@@ -130,7 +130,7 @@ class Files:
             for number, row in enumerate(rows, 1):
                 place, columns = f"{hub}, row {number}", [hub.first, hub.label, *([hub.second] if hub.second else [])]
                 if absent := [name for name in columns if name not in row]:
-                    raise ConfigError([f"{hub} has no column {', '.join(absent)}; it has {', '.join(row)}."])
+                    raise ConfigError([f"{hub} has no column {', '.join(absent)}. It has {', '.join(row)}."])
                 if str(row[hub.label]) in self.unlabelled:
                     skipped += 1
                     continue

@@ -81,7 +81,7 @@ def nearest(name: str, what: str) -> str:
         what: How it differs, as a clause that begins with "which" or "whose".
     """
     return (
-        f"The most similar task is '{name}', {what}; its scores do not compare with published ones. {Origin.otherwise}"
+        f"The most similar task is '{name}', {what}. Its scores do not compare with published ones. {Origin.otherwise}"
     )
 
 

@@ -106,7 +106,7 @@ def numbered(path: Path, blank: bool = False) -> Iterator[Line]:
         ConfigError: For a folder, an unreadable file and an empty file.
     """
     if path.is_dir():
-        raise ConfigError([f"{path} is a folder; it must be a file."])
+        raise ConfigError([f"{path} is a folder. It must be a file."])
     empty, number = [], 0
     try:
         with files.open_plain(path) as file:
@@ -141,7 +141,7 @@ def _read(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
 
 def _decoded(number: int, raw: bytes, size: int) -> Line:
     if size > LONGEST:
-        return Line(number, [""], f"has {size:,} bytes; at most {LONGEST:,} are allowed")
+        return Line(number, [""], f"has {size:,} bytes. At most {LONGEST:,} are allowed")
     if b"\0" in raw:
         return Line(number, [""], f"contains NUL (byte {raw.index(0) + 1})")
     try:
@@ -197,7 +197,7 @@ def _placed(path: Path, first: Line, columns: Sequence[str], delimiter: str, quo
         raise ConfigError([f"{path}, line 1: {heading.fault}."])
     if absent := [name for name in columns if name not in names]:
         shown, hint = ", ".join(names)[:200], wrong_headings(first.fields[0], delimiter, columns)
-        raise ConfigError([f"{path} has no column {', '.join(absent)}; it has {shown}.{hint}"])
+        raise ConfigError([f"{path} has no column {', '.join(absent)}. It has {shown}.{hint}"])
     if repeated := [name for name in columns if names.count(name) > 1]:
         raise ConfigError([f"{path} has the column {', '.join(repeated)} more than once."])
     return [names.index(name) for name in columns], len(names)
@@ -227,14 +227,14 @@ def json_object(text: str, keys: Sequence[str]) -> dict[str, Any]:
     try:
         value = json.loads(text, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
-        expected = f"each line must be one object with {', '.join(keys)}"
-        raise Fault(f"is not valid JSON ({error}); {expected}") from None
+        expected = f"Each line must be one object with {', '.join(keys)}"
+        raise Fault(f"is not valid JSON ({error}). {expected}") from None
     if not isinstance(value, dict):
         raise Fault(f"is JSON but not an object: {json.dumps(value)[:40]}")
     if absent := [key for key in keys if key not in value]:
         slips = {key: near for key in absent if (near := nearest(key, value.keys() - set(keys)))}
         hint = "".join(f". Rename '{near}' to '{key}'" for key, near in slips.items())
-        raise Fault(f"has no {', '.join(absent)}; it has {', '.join(value)[:200]}{hint}")
+        raise Fault(f"has no {', '.join(absent)}. It has {', '.join(value)[:200]}{hint}")
     return value
 
 

@@ -9,14 +9,14 @@ from lightning_modules.tasks.reading.lines import Fault
 class OwnLine(Settings):
     """The keys of one example in a user's own file; each shape adds its own."""
 
-    id: str = knob("", "A name for the example; by default its line.")
+    id: str = knob("", "A name for the example. By default its line.")
 
 
 class Mark(Settings):
     """A stretch of a text that is marked in it, such as an answer or a name."""
 
     text: str = required("The marked words, spelt as in the text.")
-    start: int | None = knob(None, "Its first character, from 0; may be left out where it occurs once.", ge=0)
+    start: int | None = knob(None, "Its first character, from 0. May be left out where it occurs once.", ge=0)
 
     def at(self, whole: str) -> tuple[int, int]:
         """Its first character in a text, and the character after its last.

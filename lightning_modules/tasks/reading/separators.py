@@ -20,20 +20,20 @@ def wrong_count(text: str, found: int, expected: int, separator: str, least: boo
         what: What a field is called.
 
     >>> wrong_count("0,It rains.,It is wet.,1", 1, 4, "\t")
-    '1 field instead of 4 separated by tabs; it looks comma-separated'
+    '1 field instead of 4 separated by tabs. It looks comma-separated'
     """
     plural = "" if found == 1 else "s"
     number = f"at least {expected}" if least else str(expected)
     seen = looks(text, separator, lambda fields: len(fields) >= expected if least else len(fields) == expected)
     return f"{found} {what}{plural} instead of {number} separated by {_NAMES[separator]}" + (
-        f"; it looks {seen}" if found == 1 and seen else ""
+        f". It looks {seen}" if found == 1 and seen else ""
     )
 
 
 def wrong_headings(text: str, separator: str, columns: Sequence[str]) -> str:
     """The end of an error on missing headings that another separator would provide; empty if none would."""
     seen = looks(text, separator, lambda fields: set(columns) <= set(fields))
-    return f" Its headings must be separated by {_NAMES[separator]}; they look {seen}." if seen else ""
+    return f" Its headings must be separated by {_NAMES[separator]}. They look {seen}." if seen else ""
 
 
 def looks(text: str, separator: str, fits: Callable[[list[str]], bool]) -> str:

@@ -298,8 +298,8 @@ class Choice(Shape):
         """Another number of options, a right one that is none of them, or an empty text."""
         if len(row.options) != self.options or row.label not in range(self.options):
             return (
-                f"has {len(row.options)} options, and number {row.label} is right; "
-                f"it must have {self.options}, numbered from 0"
+                f"has {len(row.options)} options, and number {row.label} is right. "
+                f"It must have {self.options}, numbered from 0"
             )
         needed = [*row.options, row.context] if self.context else row.options
         return "" if all(text.split() for text in needed) else "has an empty text"

@@ -195,7 +195,7 @@ class Shape(ABC):
     @property
     def idle(self) -> dict[str, str]:
         """Settings of a fine-tuning that cannot act on this shape -> why, worded to follow the name of a task."""
-        unread = "is answered from single positions, so nothing stands for its texts"
+        unread = "is answered from single positions, so nothing represents its texts"
         idle = {} if self.reads else {"reader": unread, "pooler": unread}
         idle["span_beam"] = "is not answered by a span of a passage"
         if not self.symmetric:

@@ -88,7 +88,7 @@ class SpanLine(OwnLine):
 
     question: str = required("The question.")
     context: str = required("The passage.")
-    answers: tuple[Mark, ...] = required("The marked answers; none if the passage holds no answer.")
+    answers: tuple[Mark, ...] = required("The marked answers. None if the passage holds no answer.")
 
 
 @dataclass(frozen=True)

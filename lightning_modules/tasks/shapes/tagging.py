@@ -47,7 +47,7 @@ class TagLine(OwnLine):
 
     words: tuple[str, ...] = required("The words.")
     tags: tuple[str, ...] = required("A tag for each word: O, B-<type> or I-<type>.")
-    document: int | None = knob(None, "Number of its document, ascending; by default each sentence is one.", ge=0)
+    document: int | None = knob(None, "Number of its document, ascending. By default each sentence is one.", ge=0)
 
 
 @dataclass(frozen=True, eq=False)

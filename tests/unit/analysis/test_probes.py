@@ -190,6 +190,6 @@ def test_the_command_fills_masks_of_a_finished_run(tmp_path, monkeypatch):
     finetuned = {**run.to_dict(), "kind": "finetune", "parents": [run.id]}
     records.put(Record(id="f" * 16, kind="finetune", config=finetuned, outcome="done"))
     records.put(Record(id="e" * 16, kind="pretrain", config=run.to_dict(), outcome="diverged"))
-    assert f"not 'pretrain'; name its pretraining {run.id}" in said("f" * 16, text)[1]
+    assert f"not 'pretrain'. Name its pretraining {run.id}" in said("f" * 16, text)[1]
     assert "left no weights: it ended as 'diverged'" in said("e" * 16, text)[1]
     assert "3 runs start with ''" in said("", text)[1]

@@ -172,7 +172,7 @@ def test_every_parameter_of_a_language_model_learns(direction):
             {"model.direction": "right_to_left"},
             "set model.direction to left_to_right, .* supports: .*direction right_to_left",
         ),
-        ({"evaluation.direction": "left_to_right"}, "leave it at both for other models"),
+        ({"evaluation.direction": "left_to_right"}, "evaluation.direction left_to_right restricts"),
         ({"objectives.mlm.weight": 1.0}, "exactly one objective must corrupt the input, but 2 do: mlm, lm"),
         ({"objectives.sentence": {}, "format.kind": "segment_pairs"}, "model.direction cannot be left_to_right"),
         ({"model.direction": "two_way", "model.num_layers": 3}, "even number of layers, not num_layers 3"),

@@ -210,9 +210,9 @@ def test_an_aligned_effect_stands_in_the_sentence_and_on_the_card():
     verdict = only(measured)
     said, found = card(verdict, measured), verdict.aligned.interval
     assert (said["aligned"], said["aligned_low"], said["kind"]) == (found.mean, found.low, "quality")
-    _, _, told = verdict.sentence.partition("at equal multiples of the crossing ")
-    assert float(told.split()[0]) == pytest.approx(found.mean, abs=0.001)
-    assert told.split("]: ")[1].startswith("quality")
+    _, _, said = verdict.sentence.partition("equal multiples of the crossing: ")
+    assert float(said.split()[0]) == pytest.approx(found.mean, abs=0.001)
+    assert said.split("], ")[1].startswith("quality")
 
 
 def test_the_first_look_is_aligned_by_its_own_runs():

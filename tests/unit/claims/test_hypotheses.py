@@ -40,7 +40,7 @@ def asked(**changes):
             {"relation": "interaction", "a": {}, "b": {}, "sides": (LOW, MIDDLE, MIDDLE, HIGH), "published": {}},
             "the whole interval shows that masking rate 5 % beats 40 % by more than 40 % beats 80 %",
         ),
-        ({"metric": "cost.parameters"}, "masking rate 40 % is better; without noise there is no interval"),
+        ({"metric": "cost.parameters"}, "masking rate 40 % is better, without an interval, since there is no noise"),
     ],
 )
 def test_agreement_is_told_in_the_words_of_the_relation(changes, agreement):
@@ -51,7 +51,7 @@ def test_a_hypothesis_names_statement_source_sides_metric_and_direction():
     shown = text([asked()])
     assert shown.startswith(
         "1. *40 % masking is better than 15 %* (Mask15, README mask-rate: MNLI 84.5 against 84.2 %, +0.3.) "
-        "Here: masking rate 40 % against 15 %, in held-out loss (nats), lower is better; margin 0.02 nats "
+        "Here: masking rate 40 % against 15 %, in held-out loss (nats), lower is better. Margin 0.02 nats "
         "(rule of thumb). Agreement: the whole interval"
     )
     assert "judged at 5 seeds" in shown

@@ -167,7 +167,7 @@ EQUAL = "id: x, statement: s, source: o, better: lower, relation: '~', a: {model
         ("seeds: 4\nlooks: [4, 8]", ""),
         ("seeds: 3\nlooks: [4, 8]", "looks: the first look has 4 seeds, 'seeds' says 3"),
         ("seeds: 8\nlooks: [8, 4]", "looks: numbers of seeds must grow"),
-        ("seeds: 2\nlooks: [2, 4, 6]", "looks: 3 looks; at most 2"),
+        ("seeds: 2\nlooks: [2, 4, 6]", "looks: 3 looks. At most 2"),
         ("seeds: 4\nlooks: [4, 8]\nfirst_seed: 995", "first_seed: the last seed at scale"),
         ("variance_groups: [{model.dropout: [0.0, 0.1]}]", ""),
         ("variance_groups: [{model.dropout: 0.1}]", "variance_groups: the cell dropout=0.0 of scale 'smoke' is in 0"),

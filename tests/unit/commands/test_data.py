@@ -112,7 +112,7 @@ class TestVerify:
         monkeypatch.setattr(inventory, "TASKS", {name: TASKS[name] for name in ("rte", "cola")})
         code, text = call("verify")
         assert (code, text.count("absent ")) == (0, 2)
-        assert "0 of 2 data sets are available; wrong: 0" in text
+        assert "0 of 2 data sets are available. Wrong: 0" in text
         code, text = call("verify", "rte")
         assert code == 1
         assert "cannot be read" in text
@@ -139,7 +139,7 @@ class TestVerify:
         monkeypatch.setattr(pins, "pinned", lambda: {"rte": wanted})
         assert call("verify", "rte") == (
             0,
-            "ok      rte: 2,490 + 277 examples\n1 of 1 data sets are available; wrong: 0\n",
+            "ok      rte: 2,490 + 277 examples\n1 of 1 data sets are available. Wrong: 0\n",
         )
 
     @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ class TestVerify:
         code, text = call("verify", "rte")
         assert code == 0
         assert "276 of 277 dev examples are also training examples" in text
-        assert f"has no pin to compare with; its fingerprint is {pins.fingerprint('rte')[:12]}" in text
+        assert f"has no pin to compare with. Its fingerprint is {pins.fingerprint('rte')[:12]}" in text
 
     def test_every_fault_of_a_file_is_told(self, home):
         write_rte(home)

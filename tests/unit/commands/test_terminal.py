@@ -71,7 +71,7 @@ def complained(error, capsys):
 )
 def test_a_path_that_cannot_be_used_is_a_message(capsys, number):
     said = complained(OSError(number, os.strerror(number), "/some/where"), capsys)
-    assert said.startswith(f"/some/where: {os.strerror(number)}; ")
+    assert said.startswith(f"/some/where: {os.strerror(number)}. ")
     assert len(said.splitlines()) == 1
 
 

@@ -63,7 +63,7 @@ def test_a_grid_shows_the_tokenizers_of_its_cells_once(monkeypatch):
         (["--scale", "smoek"], "there is no scale 'smoek'. Did you mean 'smoke'?"),
         (["--corpora", "novel"], "Did you mean 'novels'?"),
         (["masking_ration"], "Did you mean 'masking_ratio'?"),
-        (["masking_ratio", "--kind", "unigram"], "a grid says itself which tokenizers it has"),
+        (["masking_ratio", "--kind", "unigram"], "Leave out GRID or --kind"),
     ],
 )
 def test_bad_options_get_the_nearest_name(words, message):

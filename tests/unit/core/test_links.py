@@ -81,7 +81,7 @@ class TestSync:
         before, link = contents(Folder(other.folder)), stores[linked].folder / name
         link.parent.mkdir(parents=True)
         link.symlink_to(outside)
-        with pytest.raises(StoreError, match=rf"{name}: is a link where a folder of the store should be; put"):
+        with pytest.raises(StoreError, match=rf"{name}: is a link where a folder of the store should be. Put"):
             unite(Folder(stores["here"].folder), Folder(stores["there"].folder))
         assert contents(Folder(other.folder)) == before
         assert [path for path in stores[linked].folder.rglob("*") if path.is_file()] == []
@@ -173,18 +173,18 @@ class TestLocks:
         if name.startswith("launchers/"):
             (records.folder / ".locks" / f"{name}.json").write_text("{}")  # of another launcher
         os.symlink(outside / "precious", path)
-        with pytest.raises(Refused, match=rf"{name}\.lock: is a link where a lock should be; remove it"):
+        with pytest.raises(Refused, match=rf"{name}\.lock: is a link where a lock should be. Remove it"):
             self.TAKING[name](records)
         assert os.path.islink(path)
 
     def test_of_the_cache(self, tmp_path, outside):
         (tmp_path / "file.lock").symlink_to(outside / "precious")
-        with pytest.raises(Refused, match=r"file\.lock: is a link where a lock should be; remove it"):
+        with pytest.raises(Refused, match=r"file\.lock: is a link where a lock should be. Remove it"):
             cached.kept(tmp_path / "file", lambda file: file.write(b"1"), str)
 
     def test_pipes_and_folders(self, records):
         os.mkfifo(locks.named(records.folder, "a").lock_file)
         os.mkdir(locks.named(records.folder, "b").lock_file)
         for name in "ab":
-            with pytest.raises(Refused, match="where a file should be; move it away"):
+            with pytest.raises(Refused, match="where a file should be. Move it away"):
                 locks.named(records.folder, name)

@@ -71,17 +71,17 @@ def test_one_value_is_read_like_a_file():
 def test_every_problem_is_said_with_its_line(load):
     document = load("a: 012\nb:\n  x: 1\n  y: 2\n  x: 3\nc: 1e999\n7: seven\n")
     assert problems(document) == [
-        "grid.yaml:1: a: 012 could be octal; drop the leading zero, or quote it",
+        "grid.yaml:1: a: 012 could be octal. Drop the leading zero, or quote it",
         "grid.yaml:5: b.x: is written twice (first on line 3)",
         "grid.yaml:6: c: 1e999 is too large a number",
-        "grid.yaml:7: a key must be text; put it in quotes",
+        "grid.yaml:7: a key must be text. Put it in quotes",
     ]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a:\n\t- 1\n", "grid.yaml:2: a tab is not allowed here; indent with spaces"),
+        ("a:\n\t- 1\n", "grid.yaml:2: a tab is not allowed here. Indent with spaces"),
         ("a: [1, 2\nb: 3\n", "grid.yaml:2: expected ',' or ']', but got ':' (column 2)"),
         ("a: *missing", "grid.yaml:1: found undefined alias 'missing' (column 4)"),
         ("--- 1\n--- 2\n", "grid.yaml:2: but found another document (column 1)"),

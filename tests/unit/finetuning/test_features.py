@@ -117,9 +117,9 @@ def test_an_encoder_with_too_few_layers_is_refused(tiny):
     assert Features(layers="embeddings").chosen(1) == (0,)
     assert Features(layers="weighted_sum_all").chosen(2) == (1, 2)
     assert Features(layers="second_to_last").chosen(12) == (11,)
-    with pytest.raises(ConfigError, match=r"features.layers concat_last_four takes 4 layers; the encoder is 3 deep"):
+    with pytest.raises(ConfigError, match=r"features.layers concat_last_four takes 4 layers. The encoder is 3 deep"):
         Features().chosen(3)
-    with pytest.raises(ConfigError, match=r"takes 4 layers; the encoder is 1 deep"):
+    with pytest.raises(ConfigError, match=r"takes 4 layers. The encoder is 1 deep"):
         FinetuningRun(tiny, "sst2", SETTINGS.but(**{"features.layers": "weighted_sum_last_four"}), 0, None).networks()
 
 

@@ -102,7 +102,7 @@ class TestRefusals:
     @pytest.mark.parametrize(("direction", "layers"), [("both", 4), ("two_way", 2)])
     def test_of_more_layers_than_there_are(self, deep, direction, layers):
         system = deep.but(**{"model.direction": direction})
-        message = rf"finetuning\.layers_transferred: {layers + 1} is more than the {layers} layers.*give 0 to {layers}"
+        message = rf"finetuning\.layers_transferred: {layers + 1} is more than the {layers} layers.* 0 to {layers}"
         with pytest.raises(ConfigError, match=message):
             fitting.check(system, "toy", SETTINGS.but(layers_transferred=layers + 1))
         fitting.check(system, "toy", SETTINGS.but(layers_transferred=layers))

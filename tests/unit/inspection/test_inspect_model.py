@@ -86,7 +86,7 @@ def test_what_cannot_be_asked(model, trained, tmp_path):
     with pytest.raises(ConfigError, match="the sentence is too long"):
         model.attention("cat " * 40)
     several = plan(grids.read(simple.grid(tmp_path)), "smoke", records=trained[1])
-    with pytest.raises(ConfigError, match=r"one model, but 2 match; narrow `filters` to one of: .*0\.15"):
+    with pytest.raises(ConfigError, match=r"one model, but 2 match. Narrow `filters` to one of: .*0\.15"):
         Inspection(several, trained[1])
     unmade = plan(grids.read(simple.grid(tmp_path, rates="[0.15]", steps=9)), "smoke", records=trained[1])
     with pytest.raises(ConfigError, match="no runs start with"):

@@ -49,7 +49,7 @@ def test_sizes_are_the_printed_ones():
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("date: 2018-10", "date: 2018-13", "no month; write it as 2018-10"),
+        ("date: 2018-10", "date: 2018-13", "no month. Write it as 2018-10"),
         ("configuration: bert_base", "configuration: bert_bse", "Did you mean 'bert_base'?"),
         ("variant: Medium", "variant: Midium", "Did you mean 'Medium'?"),
         ("configuration: gpt_t1}", "configuration: bert_t6_l3_h768_a12}", "no paper prints the parameters"),
@@ -92,10 +92,10 @@ def test_a_told_cost_stands_beside_the_same_training_alone():
     assert told_of([bert.but(**{"training.steps": 1000}), bert.but(**{"model.num_layers": 6})]) == []
 
 
-def test_a_plan_as_published_says_what_is_told(tmp_path):
-    told_line = "Told cost of bert"
-    assert told_line in Study("directionality", "paper", results_dir=tmp_path).plan().text
-    assert told_line not in Study("directionality", "smoke", results_dir=tmp_path).plan().text
+def test_a_plan_as_published_says_the_stated_cost(tmp_path):
+    stated = "Stated cost of bert"
+    assert stated in Study("directionality", "paper", results_dir=tmp_path).plan().text
+    assert stated not in Study("directionality", "smoke", results_dir=tmp_path).plan().text
 
 
 def test_the_page_has_every_size_and_the_same_bytes_twice(tmp_path):

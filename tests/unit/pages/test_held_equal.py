@@ -67,7 +67,7 @@ def streaming(row_starts):
 @pytest.mark.parametrize(
     ("cells", "said"),
     [
-        ([streaming("even")] * 2, "all seeds read the same stream in the same order"),
+        ([streaming("even")] * 2, "seeds read the same stream in the same order"),
         ([streaming("drawn")], "where the rows of its stream begin"),
         ([streaming("even"), cell_reading()], "data order and corruption"),
         ([streaming("even"), streaming("drawn")], "data order and corruption"),

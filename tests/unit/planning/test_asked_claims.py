@@ -83,13 +83,13 @@ def test_a_hypothesis_states_itself(tmp_path):
         ("proxy: none", says("g.yaml:11: claims.0", "'claim: ID'", "'id'")),
         ("claim: ours, statement: More is more.", says("g.yaml:11: claims.0.claim", "'ours'", "'id'", "hypothesis")),
         (f"id: {ID}x", says("g.yaml:11: claims.0.id", "'statement'", "'claim'", near=ID)),
-        (f"claim: {ID}, statement: Again.", says("g.yaml:11: claims.0.statement", "masked_lm.csv:2", "leave it out")),
+        (f"claim: {ID}, statement: Again.", says("g.yaml:11: claims.0.statement", "masked_lm.csv:2", "out")),
         (
             f"claim: {ID}, published: {{a: 1, b: 2}}",
-            says("g.yaml:11: claims.0.published", "masked_lm.csv:2", "leave it out"),
+            says("g.yaml:11: claims.0.published", "masked_lm.csv:2", "out"),
         ),
-        (f"claim: {ID}, relation: '>'", says("g.yaml:11: claims.0.relation", "masked_lm.csv:2", "leave it out")),
-        (f"claim: {ID}, id: {ID}", says("g.yaml:11: claims.0.id", "published claim", "leave it out")),
+        (f"claim: {ID}, relation: '>'", says("g.yaml:11: claims.0.relation", "masked_lm.csv:2", "out")),
+        (f"claim: {ID}, id: {ID}", says("g.yaml:11: claims.0.id", "published claim", "out")),
         (
             f"claim: {ID}, relation: '~', margin: 0.1",
             says("g.yaml:11: claims.0.relation", "'~'", "'>'", "masked_lm.csv:2", "'ratio'"),

@@ -63,7 +63,7 @@ def test_a_task_may_keep_the_usual_rows(tmp_path):
 def test_a_masked_model_has_no_language_model_to_go_on_with(tmp_path):
     path = tiny.grid(tmp_path, extra="tasks: [rte]\n")
     path.write_text(path.read_text().replace("set:\n", "set:\n  finetuning.auxiliary_lm: 0.5\n"))
-    with pytest.raises(ConfigError, match=r"finetuning\.auxiliary_lm: 0\.5 goes on with a left-to-right"):
+    with pytest.raises(ConfigError, match=r"finetuning\.auxiliary_lm: 0\.5 continues with a left-to-right"):
         grids.read(path)
 
 

@@ -51,7 +51,7 @@ def test_a_searched_knob_that_the_start_leaves_open_is_refused(tmp_path):
 
 
 def test_cells_of_different_trunks_are_refused_with_what_differs(tmp_path):
-    with pytest.raises(ConfigError, match=rf"tiny\.yaml:4: set\.{START}: .*differ in {RATE}; name these"):
+    with pytest.raises(ConfigError, match=rf"tiny\.yaml:4: set\.{START}: .*differ in {RATE}. Name these"):
         read(tmp_path, rates="[0.15, 0.4]", knobs={START: "{training.steps: 25}"})
 
 
