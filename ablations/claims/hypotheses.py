@@ -87,18 +87,18 @@ def _sentences(hypothesis: Hypothesis) -> str:
     printed = f": {verdict.published}" if verdict.published else ""
     pair = f"{verdict.sides[0]} against {verdict.sides[1]}" if len(verdict.sides) == 2 else "; ".join(verdict.sides)
     unit = f" ({verdict.unit})" if verdict.unit else ""
-    ours = f"Here: {pair}, in {verdict.metric}{unit}, {claim.better} is better{margin_text(verdict)}."
+    ours = f"Here: {pair}, in {verdict.metric}{unit}, {claim.better} is better. {margin_text(verdict)}"
     return f"*{markdown_text(claim.statement)}* " + markdown_text(
-        f"({claim.origin}{printed}.) {ours} Agreement: {hypothesis.agreement}."
+        f"({claim.origin}{printed}.) {ours}Agreement: {hypothesis.agreement}."
     )
 
 
 def margin_text(verdict: Verdict) -> str:
-    """``; margin 0.02 nats (rule of thumb)``: the margin and where it comes from; empty without one."""
+    """``Margin 0.02 nats (rule of thumb). ``: the margin and where it comes from; empty without one."""
     if verdict.margin is None:
         return ""
     unit = f" {verdict.unit}" if verdict.unit else ""
-    return f". Margin {verdict.margin:.3g}{unit} ({source(verdict.claim)})."
+    return f"Margin {verdict.margin:.3g}{unit} ({source(verdict.claim)}). "
 
 
 def _remarks(stated: Sequence[Hypothesis]) -> list[str]:

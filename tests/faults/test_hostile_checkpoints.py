@@ -114,7 +114,7 @@ class TestPickles:
 
     def test_an_archive_of_torch_under_another_name(self, folder, mark):
         torch.save({"x": Malicious(mark)}, folder / WEIGHTS)
-        with pytest.raises(ConfigError, match="is a pickle or an archive under another name; it is not opened"):
+        with pytest.raises(ConfigError, match="is a pickle or an archive under another name"):
             interop.read(folder)
 
     def test_a_pickle_beside_the_weights_is_left_alone(self, folder, mark):
@@ -154,7 +154,7 @@ def test_a_header_that_lies_about_its_length(folder, header):
         ({"model_type": None}, "model_type: 'None' is not supported"),
         ({"model_type": ["bert"]}, "model_type: .* is not supported"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type: 'relative_key' is not supported"),
-        ({"add_cross_attention": True}, "add_cross_attention: 'True' is not supported; it must be False"),
+        ({"add_cross_attention": True}, "add_cross_attention: 'True' is not supported. It must be False"),
         ({"is_decoder": True}, "is_decoder: 'True' is not supported"),
         ({"pruned_heads": {"0": [1]}}, "pruned_heads: .* is not supported"),
         ({"quantization_config": {"bits": 8}}, "quantization_config: .* is not supported"),
@@ -253,7 +253,7 @@ class TestTensors:
     ("changes", "message"),
     [
         ({"model.positions": "sided_linear_bias"}, r"model\.positions: 'sided_linear_bias' .* it must be learned"),
-        ({"model.norm": "pre"}, r"model\.norm: 'pre' is not supported in checkpoints of bert; it must be post"),
+        ({"model.norm": "pre"}, r"model\.norm: 'pre' is not supported in checkpoints of bert\. It must be post"),
         ({"model.sharing": "attention"}, r"model\.sharing: 'attention' .* it must be none or all"),
     ],
 )

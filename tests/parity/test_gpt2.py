@@ -125,7 +125,7 @@ def test_the_released_files_are_read(tmp_path):
     [
         ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx: 'True' is not supported"),
         ({"reorder_and_upcast_attn": True}, "reorder_and_upcast_attn: 'True' is not supported"),
-        ({"scale_attn_weights": False}, "scale_attn_weights: 'False' is not supported; it must be True"),
+        ({"scale_attn_weights": False}, "scale_attn_weights: 'False' is not supported. It must be True"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings: 'False' is not supported"),
         ({"add_cross_attention": True}, "add_cross_attention: 'True' is not supported"),
         ({"activation_function": "silu"}, "activation_function: 'silu' is not supported. Allowed: gelu, gelu_new"),
@@ -173,7 +173,7 @@ def test_our_own_network_is_loaded_by_transformers_and_generates_from_there(tmp_
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model.norm": "post"}, r"model\.norm: 'post' is not supported in checkpoints of gpt2; it must be pre"),
+        ({"model.norm": "post"}, r"model\.norm: 'post' is not supported in checkpoints of gpt2\. It must be pre"),
         ({"model.embedding_norm": True}, r"model\.embedding_norm: 'true' is not supported .* false"),
         ({"objectives.lm.transform": "bert"}, r"objectives\.lm\.transform: 'bert' .* it must be none"),
         ({"objectives.lm.bias": True}, r"objectives\.lm\.bias: 'true' is not supported"),

@@ -326,5 +326,5 @@ def test_frozen_layers_feed_a_head(direction, layers):
 
 
 def test_more_layers_than_it_has_are_refused():
-    with pytest.raises(ConfigError, match="takes 4 layers. The encoder is 2 deep"):
+    with pytest.raises(ConfigError, match=r"takes 4 layers\. The encoder is 2 deep"):
         FrozenFeatures(TINY.build(50), TINY, Features())

@@ -37,7 +37,7 @@ def test_every_combination_is_a_row(text):
     assert rows[0]["unknown"] == 0
     code, output = call("--scale", "smoke", "--corpora", text, *options, "--format", "names")
     assert code == 2
-    assert "too small for the bytes; it needs at least 261" in output
+    assert "too small for the bytes. It needs at least 261" in output
 
 
 def test_people_get_a_table_and_what_it_means(text):

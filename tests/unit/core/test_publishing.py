@@ -115,7 +115,7 @@ def test_a_full_disk_leaves_the_attempt_that_was_there(records, monkeypatch, cal
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(publishing.os, call, full)
-    with pytest.raises(StoreError, match="No space left on device: .* some space"):
+    with pytest.raises(StoreError, match=r"No space left on device: .* some space"):
         records.put(make_record())
     assert records.get(attempt.id) == attempt
     assert files(records, attempt.id) == [f"{attempt.id}.json"]

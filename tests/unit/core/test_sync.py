@@ -180,7 +180,7 @@ def test_a_conflict_that_was_settled_says_that_its_file_can_go(here, there, tmp_
     unite(Folder(here.folder), there)
     (kept,) = here.folder.rglob("*.conflict")
     shutil.copy(kept, here.path(mine.id))
-    assert "remove this file" in explained(here)
+    assert "Remove this file" in explained(here)
     here.path(mine.id).unlink()
     assert "has none here" in explained(here)
 

@@ -193,7 +193,7 @@ def test_contradictions_are_refused(tiny, toy, tmp_path):
         ({}, "word_vectors need from_scratch: set from_scratch to true"),
         ({"finetuning.first": "mrpc"}, "set from_scratch to true"),
         ({"finetuning.first": "mrpc", "finetuning.from_scratch": True}, "not from the task in first"),
-        ({"finetuning.features.layers": "last", "finetuning.from_scratch": True}, "leave out features"),
+        ({"finetuning.features.layers": "last", "finetuning.from_scratch": True}, "eave out features"),
         ({"finetuning.word_vectors.windows": 3}, "Did you mean 'word_vectors.window'"),
         ({"finetuning.word_vectors.window": 0}, "greater than or equal to 1"),
     ):

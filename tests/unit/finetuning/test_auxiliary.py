@@ -202,7 +202,7 @@ def test_it_is_another_run(gpt):
 class TestRefusals:
     @pytest.mark.parametrize("reads", ["right_to_left", "both", "masked, left to right"])
     def test_of_models_that_were_not_pretrained_on_next_tokens(self, tiny, reads):
-        message = r"finetuning\.auxiliary_lm: 0\.5 goes on with a left-to-right language model.*set it to 0"
+        message = r"finetuning\.auxiliary_lm: 0\.5 continues with a left-to-right language model.*set it to 0"
         with pytest.raises(ConfigError, match=message):
             fitting.check(tiny.but(**READS[reads]), "toy", SETTINGS)
         with pytest.raises(ConfigError, match=message):

@@ -204,7 +204,7 @@ def test_a_system_a_configuration_or_a_changed_one_shows_its_parts(command):
         (["albert_t4_e128_shared_fnn"], "Did you mean 'albert_t4_e128_shared_ffn'?"),
         (["elmo_original"], "Original cannot be built yet"),
         (["bert_base", "--set", "model.num_layres=3"], "Did you mean 'model.num_layers'?"),
-        (["--set", "model.num_layers=3"], "name it"),
+        (["--set", "model.num_layers=3"], "changes one system"),
     ],
 )
 def test_unknown_names_get_the_nearest(command, words, said):

@@ -46,12 +46,12 @@ def test_searches_have_trunks_of_their_own_seeds(tmp_path):
 
 def test_a_searched_knob_that_the_start_leaves_open_is_refused(tmp_path):
     search = f"search:\n  axes: {{{PEAK}: [1.0e-3, 2.0e-3]}}\n  metric: heldout.loss\n"
-    with pytest.raises(ConfigError, match=r"training\.start: .*differ in optimizer\.peak_lr; name"):
+    with pytest.raises(ConfigError, match=r"training\.start: .*differ in optimizer\.peak_lr\. Name"):
         read(tmp_path, knobs={START: TRUNK}, extra=search)
 
 
 def test_cells_of_different_trunks_are_refused_with_what_differs(tmp_path):
-    with pytest.raises(ConfigError, match=rf"tiny\.yaml:4: set\.{START}: .*differ in {RATE}. Name these"):
+    with pytest.raises(ConfigError, match=rf"tiny\.yaml:4: set\.{START}: .*differ in {RATE}\. Name these"):
         read(tmp_path, rates="[0.15, 0.4]", knobs={START: "{training.steps: 25}"})
 
 
@@ -197,7 +197,7 @@ def test_a_scales_trunk_is_its_system_whatever_a_grid_varies(scale, tmp_path):
 
 def test_a_trunk_that_a_scale_does_not_have_is_refused(scale, tmp_path):
     scale.write_text("description: x\nset: {format.sequence_length: 16}\n")
-    with pytest.raises(ConfigError, match=r"training\.start: the file of 'smoke' has no 'trunk:'; .*Or describe it"):
+    with pytest.raises(ConfigError, match=r"training\.start: the file of 'smoke' has no 'trunk:'\. .*Or describe it"):
         named(tmp_path)
 
 

@@ -205,7 +205,7 @@ class TestFiles:
                 r"high\.jsonl, line 1: the answer 'E'",
             ),
             ("race", "race/train.high.jsonl", '["D", "A"]', '["D"]', r"line 1: 2 questions, 2 options, 1 answers"),
-            ("race", "race/train.high.jsonl", '"article"', '"text"', r"line 1: has no article; it has text, id"),
+            ("race", "race/train.high.jsonl", '"article"', '"text"', r"line 1: has no article\. It has text, id"),
             ("race", "race/train.high.jsonl", '"B."', '"B.', r"line 1: is not valid JSON"),
             ("race", "race/train.high.jsonl", ', "hid"]', "]", r"example 3 of 'race' has 3 options"),
             (
@@ -227,7 +227,7 @@ class TestFiles:
             ("copa", "copa/balanced-copa-dev-all.xml", "</copa-corpus>", "", r"line 13: not valid XML"),
             ("arct", "arct/train-full.txt", "\t1\t", "\t2\t", r"full\.txt, line 2: the label '2' is neither 0 nor 1"),
             ("arct", "arct/train-full.txt", "\tDoes it?", "", r"line 2: 7 fields instead of 8"),
-            ("arct", "arct/train-full.txt", "claim", "Claim", r"has no column claim; it has #id, warrant0"),
+            ("arct", "arct/train-full.txt", "claim", "Claim", r"has no column claim\. It has #id, warrant0"),
         ],
     )
     def test_malformed_files_are_named(self, folder, name, file, old, new, message):

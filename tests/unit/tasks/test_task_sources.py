@@ -181,7 +181,7 @@ class TestHub:
 
     def test_other_columns_are_named(self, home):
         put(home / "SetFit/sst5/train.jsonl", json.dumps({"sentence": "a", "label": 1}))
-        with pytest.raises(ConfigError, match=r"SetFit/sst5 has no column text; it has sentence, label"):
+        with pytest.raises(ConfigError, match=r"SetFit/sst5 has no column text\. It has sentence, label"):
             TASKS["sst5"].examples("train")
 
     def test_rows_without_text_or_label_are_refused_by_number(self, home):

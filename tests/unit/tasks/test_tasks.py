@@ -212,7 +212,7 @@ class TestReaders:
 
     def test_other_headings_are_named(self, official):
         (official / "RTE/dev.tsv").write_text("index\tpremise\tsentence2\tlabel\n")
-        with pytest.raises(ConfigError, match=r"no column sentence1; it has index, premise"):
+        with pytest.raises(ConfigError, match=r"no column sentence1\. It has index, premise"):
             TASKS["rte"].examples("dev")
 
     def test_an_unknown_task_gets_the_nearest(self):
