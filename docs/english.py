@@ -51,7 +51,7 @@ EXEMPT: dict[str, int] = {
     "ablations/running/worker.py": 4,
     "docs/architecture.md": 183,
     "docs/glossary.md": 26,
-    "docs/records.md": 25,
+    "docs/records.md": 17,
 }
 _CODE = "code"  # what a code span counts as: one word
 

@@ -19,18 +19,18 @@ ABOUT = (
 )
 _ADVICE = {  # why a claim is open -> what a reader may do
     Reason.UNTESTABLE: "another scale may have the cells",
-    Reason.TEXT: "no number of runs changes that. Ask within one text.",
-    Reason.QUESTION: "no number of runs changes that. Compare runs that start alike.",
+    Reason.TEXT: "no number of runs changes that. Ask within one text",
+    Reason.QUESTION: "no number of runs changes that. Compare runs that start alike",
     Reason.NO_RUN: "train its runs, by the command under Regenerate",
     Reason.UNFINISHED: "train the missing runs, by the command under Regenerate",
-    Reason.LOST: "`ablations logs RUN` says how a run ended. A lower rate may help.",
+    Reason.LOST: "`ablations logs RUN` says how a run ended. A lower rate may help",
     Reason.SILENT: "fine-tune for more epochs or at a higher rate, and on more examples",
     Reason.ONE_SEED: "train a second seed: `--seeds 2`",
-    Reason.NO_NOISE: "equal values in all seeds leave no noise to compare with. Measure something finer.",
+    Reason.NO_NOISE: "equal values in all seeds leave no noise to compare with. Measure something finer",
     Reason.RATE: "search the rate of each cell, or compare at another length",
     Reason.PLATEAU: "train longer, or at a larger scale",
     Reason.FLOOR: "train longer, or at a larger scale",
-    Reason.POWER: "more seeds may settle it. Where the grid has a second look, `ablations run` with `--look 2`.",
+    Reason.POWER: "more seeds may settle it. Where the grid has a second look, `ablations run` with `--look 2`",
 }
 
 
