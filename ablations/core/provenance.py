@@ -55,7 +55,12 @@ def code() -> dict[str, Any]:
 
 @cached
 def fingerprint() -> str:
-    """Sixteen hexadecimal digits of the Python code of both packages, as this process's files have it.
+    """The `digest` of the code that this process runs, whatever its files hold later."""
+    return digest()
+
+
+def digest() -> str:
+    """Sixteen hexadecimal digits of the Python code of both packages, as their files are now.
 
     Grids, tables and texts are no part of it: a run carries its settings and the fingerprints of its texts.
     """

@@ -17,6 +17,7 @@ from ablations.core import provenance
 from ablations.core.disk.locks import FOLDER
 from ablations.core.store import Records, write
 from ablations.running import signals
+from ablations.schema.record import Record
 from lightning_modules.files import read
 
 
@@ -71,6 +72,18 @@ def end(records: Records, run_id: str) -> None:
 def of(records: Records, run_id: str) -> Attempt | None:
     """The attempt at a run that is under way, or was until its process died; None if there is none."""
     return _read(_path(records, run_id), records.folder)
+
+
+def count(records: Records, run_id: str) -> int:
+    """How many attempts at a run there were: those that its record counts, and one that died unrecorded."""
+    dead = of(records, run_id)
+    return max(recorded(records.get(run_id)), dead.number if dead else 0)
+
+
+def recorded(record: Record | None) -> int:
+    """How many attempts a record counts."""
+    counted = record.provenance.get("attempts") if record else 0
+    return counted if isinstance(counted, int) else 0
 
 
 def known(records: Records) -> Iterator[Attempt]:

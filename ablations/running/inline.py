@@ -28,10 +28,11 @@ class Inline(Executor):
 
 
 def _make(launch: Launch, run: Run, interrupted: Interruption) -> None:
+    job = launch.job(run, None, {})
     launch.begin(run)
     try:
         code = worker.attempt(
-            launch.job(run, None, {}),
+            job,
             interrupted.is_set,
             lambda progress: launch.emit("progress", run, progress=progress),
         )

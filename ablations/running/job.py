@@ -26,6 +26,7 @@ class Job:
         code: The launcher's `provenance.fingerprint`, which a node compares with its own; None where both read the
             same files.
         execution: How pretrainings are executed.
+        most: How many attempts at the run there may be, earlier ones included.
         grid: The grid for which it is made.
         label: The scale, and what its plan calls the run.
     """
@@ -37,6 +38,7 @@ class Job:
     environment: dict[str, str] | None = None
     code: str | None = None
     execution: Execution = ALONE
+    most: int | None = None
     grid: str = ""
     label: str = ""
 

@@ -20,10 +20,10 @@ from ablations.planning.plan import Plan
 from ablations.running import attempts as attempt_files
 from ablations.running import estimate, exit_codes, worker
 from ablations.running.job import FILE, Job
+from ablations.running.outcomes import outcome_of_death
 from ablations.running.ranks import memory
-from ablations.running.ranks.meeting import Meeting
 from ablations.running.summary import Failure, Summary
-from ablations.schema.record import Outcome, Record
+from ablations.schema.record import PASSING, Outcome, Record
 from ablations.schema.run import Run
 from lightning_modules import cached
 from lightning_modules.files import is_full, read
@@ -33,12 +33,6 @@ from lightning_modules.training.execution import ALONE, Execution
 _LOOK_AGAIN = 0.5  # seconds between looks at a run that another launcher makes
 _TELLING_SHARE, _TELLING_SECONDS = 0.05, 120.0  # of all work, and of time, after which the pace tells what is left
 _MOST_PUT_BACK = 20  # times a run may be put back without that counting: one that ends its node would go on for ever
-_SETTLED = (
-    exit_codes.RECORDED,
-    exit_codes.LATE,
-    exit_codes.DISK_FULL,
-    *exit_codes.DID_NOTHING,
-)  # nothing is left to record
 
 
 @dataclass(frozen=True)
@@ -119,7 +113,12 @@ class Launch:
         self.plan, self.records, self.retries, self.deadline = plan, records, retries, deadline
         self.on_event, self.execution = on_event, execution
         self.summary = Summary()
-        self.todo: list[Run] = list(plan.pending)
+        self.todo: dict[str, Run] = {run.id: run for run in plan.pending}
+        self._place = {run.id: place for place, run in enumerate(plan.pending)}
+        self._children: dict[str, list[Run]] = {}
+        for run in plan.pending:
+            for parent in run.parents:
+                self._children.setdefault(parent, []).append(run)
         self.left: dict[str, Run] = {}  # by id, those that are not begun, since the time is too short for them
         self.settled = len(plan.runs) - len(self.todo)
         self.attempts: Counter[str] = Counter()
@@ -130,22 +129,24 @@ class Launch:
         self.first = 0.0  # when the first run began
         self.put_back: Counter[str] = Counter()
         self._kills: dict[str, int] = {}  # run -> how often the kernel had killed for memory when it began
+        self._done: set[str] = set()  # parents that are known to be done
         self._held: dict[str, float] = {}  # run that another launcher makes -> when to look again
         self._seen: dict[str, float] = {}  # active run -> modification time of the last reported progress
 
     def takeable(self) -> Iterator[Run]:
-        """Takes the runs that can begin now from the work list, each when it is asked for.
+        """Takes the runs that can begin now from the work list, in the order of the plan, each when it is asked for.
 
         It settles those that others have finished. Those that others make are looked at again later, as are those whose
         parent is being trained again for its weights: more processes would only wait for it.
         """
+        self.todo = {run_id: self.todo[run_id] for run_id in sorted(self.todo, key=self._place.__getitem__)}
         self.drop_orphans()
-        for run in list(self.todo):
-            if self._held.get(run.id, 0.0) > time.monotonic() or not self.ready(run):
+        for run in list(self.todo.values()):
+            if run.id not in self.todo or self._held.get(run.id, 0.0) > time.monotonic() or not self.ready(run):
                 continue
             record = self.records.examine(run.id)
             if isinstance(record, Record) and record.final:
-                self.todo.remove(run)
+                del self.todo[run.id]
                 self.settle(run, record, here=False)
             elif any(self.records.is_locked(name) for name in (run.id, *run.parents)):
                 if run.id not in self._held:
@@ -154,8 +155,28 @@ class Launch:
             elif self.until is not None and time.monotonic() + self.seconds_to_make(run) > self.until:
                 self._leave(run)
             else:
-                self.todo.remove(run)
+                del self.todo[run.id]
                 yield run
+
+    def turns(self, seconds: float) -> Iterator[list[Run]]:
+        """Takes the runs that can begin now, in lists of about so many planned seconds, each when it is asked for.
+
+        Behind a run follow those that start from it, as far as they fit.
+        """
+        turns: list[Run] = []
+        filled = 0.0
+        for first in self.takeable():
+            family = [first]
+            while family and (filled < seconds or not turns):
+                turns.append(run := family.pop(0))
+                filled += self.planned_seconds(run.id)
+                self.todo.pop(run.id, None)
+                family += [child for child in self._children.get(run.id, ()) if child.id in self.todo]
+            if filled >= seconds:
+                yield turns
+                turns, filled = [], 0.0
+        if turns:
+            yield turns
 
     def prepare(
         self, run: Run, threads: int | None, environment: dict[str, str], code: str | None = None
@@ -179,6 +200,7 @@ class Launch:
                 cached.vacate(folder / name)
         how: dict[str, Any] = {"execution": self.execution, "grid": self.plan.grid.name}
         how |= {"label": f"{self.plan.scale}: {self.plan.label(run.id)}"}
+        how |= {"most": attempt_files.count(self.records, run.id) - self.attempts[run.id] + self.retries + 1}
         return Job(run.to_dict(), str(self.records.folder), str(folder), threads, environment, **how)
 
     def emit(self, kind: Any, run: Run, outcome: str = "", progress: dict[str, Any] | None = None) -> None:
@@ -233,8 +255,7 @@ class Launch:
         return seconds
 
     def _leave(self, run: Run) -> None:
-        self.todo.remove(run)
-        self.left[run.id] = run
+        self.left[run.id] = self.todo.pop(run.id)
 
     def seconds_left(self) -> float | None:
         """The remaining work, in planned seconds, at the pace of this launch so far.
@@ -244,7 +265,7 @@ class Launch:
         """
         of = {run_id: self.planned_seconds(run_id) for run_id in self.shares}
         going = sum(of[run_id] * share for run_id, share in self.shares.items())
-        waiting = sum(self.planned_seconds(run.id) for run in self.todo)
+        waiting = sum(map(self.planned_seconds, self.todo))
         again, all_again = self.again.work()
         left = waiting + sum(of.values()) - going + all_again - again
         done, elapsed = self.trained + going + again, time.monotonic() - self.first
@@ -267,21 +288,23 @@ class Launch:
 
     def drop_orphans(self) -> None:
         """Gives up the runs whose parents have ended otherwise than done."""
-        for run in list(self.todo):
+        for run in list(self.todo.values()):
             if run.parents and self._have_ended(run.parents) and not self._are_done(run.parents):
                 if self.left.keys() & set(run.parents):
                     self._leave(run)
                     continue
-                self.todo.remove(run)
+                del self.todo[run.id]
                 self.settled += 1
                 self.emit("finished", run, "orphaned")
 
     def _have_ended(self, parents: Sequence[str]) -> bool:
-        return not any(run.id in parents for run in self.todo) and self.shares.keys().isdisjoint(parents)
+        return self.todo.keys().isdisjoint(parents) and self.shares.keys().isdisjoint(parents)
 
     def _are_done(self, parents: Sequence[str]) -> bool:
-        records = [self.records.get(parent) for parent in parents]
-        return all(record is not None and record.outcome == "done" for record in records)
+        for parent in parents:
+            if parent not in self._done and (record := self.records.get(parent)) and record.outcome == "done":
+                self._done.add(parent)
+        return self._done.issuperset(parents)
 
     def conclude(self, run: Run, code: int, forced: Outcome | None = None, detail: str = "") -> None:
         """Handles the end of a worker: settles the run, puts it back, retries it, or gives it up.
@@ -299,7 +322,7 @@ class Launch:
             self.put_back[run.id] += 1  # somebody else stopped it: a scheduler that pre-empts, a node that goes down
             code = exit_codes.HELD
         is_short = code == exit_codes.NO_MEMORY or memory.kills() > self._kills.get(run.id, math.inf)
-        if code not in _SETTLED:
+        if code not in (*exit_codes.LEAVING, exit_codes.AGAIN):
             code = exit_codes.NO_MEMORY if is_short and code == -signal.SIGKILL else code
             code = self.bury(run, code, forced, detail)
         if code == exit_codes.DISK_FULL:
@@ -310,37 +333,28 @@ class Launch:
         if code in exit_codes.DID_NOTHING:
             self.attempts[run.id] -= 1
             self.summary.executed -= 1
-        if code == exit_codes.HELD:
-            self.todo.append(run)
-            return
         record = self.records.get(run.id)
-        if record is not None and (record.final or not self._again(run, record, is_short)):
+        if code != exit_codes.HELD and record is not None and not self._again(run, record, is_short):
             self.settle(run, record, here=code not in (exit_codes.LATE, exit_codes.FOUND))
         else:
-            self.todo.insert(0, run)
+            self.todo[run.id] = run
 
     def _again(self, run: Run, record: Record, is_short: bool) -> bool:
         """Whether a run is tried again now. Where the kernel chose whom to kill, others may have used the memory."""
-        passing = ("failed", "killed", "oom") if is_short else ("failed", "killed")
+        passing = (*PASSING, "oom") if is_short else PASSING
         return record.outcome in passing and self.attempts[run.id] <= self.retries
 
     def bury(self, run: Run, code: int, forced: Outcome | None, detail: str = "") -> int:
         """Records the attempt of a worker that died without a record, and returns a code of `exit_codes`."""
-        died = f"the process died of signal {-code}" if code < 0 else f"the process ended with code {code}"
-        if code == exit_codes.NO_MEMORY:
-            died = memory.KILLED
+        own, died = outcome_of_death(code, self.records.work_folder(run.id))
         stopped = f"stopped after {self.deadline:g} s" if forced == "timeout" and self.deadline else ""
-        rank = Meeting.left(self.records.work_folder(run.id)) if code == exit_codes.FAILED else None
-        detail = detail or stopped or (str(rank) if rank else died)
         try:
             with self.records.lock(run.id).acquire(timeout=5):
                 earlier = self.records.get(run.id)
                 if earlier is not None and earlier.final:
                     return exit_codes.RECORDED
-                attempts = 1 + worker.attempts_of(earlier)
-                own: Outcome = "oom" if code == exit_codes.NO_MEMORY else "killed" if code < 0 else "failed"
-                outcome = forced or (rank.outcome if rank else own)
-                worker.keep(run, self.records, {"outcome": outcome, "detail": detail}, now(), attempts, here=False)
+                result = {"outcome": forced or own, "detail": detail or stopped or died}
+                worker.keep(run, self.records, result, now(), 1 + attempt_files.recorded(earlier), here=False)
                 attempt_files.end(self.records, run.id)
         except Timeout:
             return exit_codes.RECORDED  # another launcher already makes the run
@@ -367,7 +381,7 @@ class Launch:
         self.summary.failures = list(failures.values())
         self.summary.outcomes = dict(Counter(names.values()))
         if self.until is not None:
-            unmade = {*self.left, *self.shares, *(run.id for run in self.todo)}
+            unmade = {*self.left, *self.shares, *self.todo}
             self.summary.left = sum(names[run_id] == "missing" for run_id in unmade)
         self.summary.seconds = time.monotonic() - self.started
         return self.summary

@@ -144,7 +144,7 @@ class Local(Executor):
             worker.run, worker.started = run, time.monotonic()
             launch.begin(run)
             with contextlib.suppress(OSError):  # it has just died, as its exit code will say
-                worker.jobs.send(str(path))
+                worker.jobs.send((str(path), None))
 
     def _free(self) -> dict[str, str] | None:
         busy = [worker.slot for worker in self.workers if not worker.is_free]

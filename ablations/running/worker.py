@@ -20,12 +20,22 @@ from ablations.core.disk.kept_weights import WEIGHTS
 from ablations.core.store import Records
 from ablations.running import attempts as attempt_files
 from ablations.running.between import as_it_was
-from ablations.running.exit_codes import DID_NOTHING, DISK_FULL, FOUND, HELD, INTERRUPTED, LATE, RECORDED
+from ablations.running.exit_codes import (
+    AGAIN,
+    DID_NOTHING,
+    DISK_FULL,
+    FOUND,
+    HELD,
+    INTERRUPTED,
+    LATE,
+    RECORDED,
+    SPENT,
+)
 from ablations.running.job import Job
-from ablations.running.outcomes import LOG, log_to, outcome_of
+from ablations.running.outcomes import LOG, log_to, outcome_of, outcome_of_death
 from ablations.running.ranks import beside
 from ablations.schema.kinds import KINDS, Watch
-from ablations.schema.record import Record, checksum
+from ablations.schema.record import PASSING, Record, checksum
 from ablations.schema.run import Run
 from lightning_modules import cached, speed
 from lightning_modules.config import ConfigError
@@ -45,13 +55,16 @@ _SECOND = "second.json"  # in the work folder: the metrics of a training that wa
 _SAME_LOSS = 0.01  # relative difference between two trainings of one run: processors round differently
 
 
-def work(config_path: str, stop: Callable[[], bool], nodes: Path | None = None) -> tuple[int, bool]:
+def work(
+    config_path: str, stop: Callable[[], bool], nodes: Path | None = None, death: tuple[int, str] | None = None
+) -> tuple[int, bool]:
     """Does the job of a file in this process, whose output and threads it takes over.
 
     Args:
         config_path: A file from `Job.save`.
         stop: See `attempt`.
         nodes: See `Watch`.
+        death: See `attempt`.
 
     Returns:
         A code of `exit_codes`, and whether this process may make another run.
@@ -60,8 +73,10 @@ def work(config_path: str, stop: Callable[[], bool], nodes: Path | None = None) 
     os.environ.update(job.environment or {})
     log_to(Path(job.work_dir) / LOG)
     speed.settle(job.threads)
-    code = attempt(job, stop, nodes=nodes)
+    code = attempt(job, stop, nodes=nodes, death=death)
     record = Records(job.results_dir).get(Run.read(job.run).id)
+    if code == RECORDED and record is not None and record.outcome in PASSING:
+        code = AGAIN
     return code, code in DID_NOTHING or (code == RECORDED and record is not None and record.final)
 
 
@@ -70,6 +85,7 @@ def attempt(
     stop: Callable[[], bool],
     on_progress: Callable[[dict[str, Any]], None] | None = None,
     nodes: Path | None = None,
+    death: tuple[int, str] | None = None,
 ) -> int:
     """Makes one attempt at a run: takes its lock, checks for a final record, trains, writes the record.
 
@@ -78,6 +94,8 @@ def attempt(
         stop: Called after every step; True ends the attempt with a checkpoint and no record.
         on_progress: Receives the content of ``progress.json`` whenever it is written.
         nodes: See `Watch`.
+        death: How the last attempt died that has no record, if anybody knows: the code of its process, and what else is
+            known.
     """
     run, records = Run.read(job.run), Records(job.results_dir)
     lock = records.lock(run.id)
@@ -89,7 +107,7 @@ def attempt(
         report = _Reporter(Path(job.work_dir) / PROGRESS, on_progress)
         with as_it_was():
             watch = Watch(Path(job.work_dir), None, report, stop, job.execution, nodes)
-            code = _attempt(run, records, watch, job)
+            code = _attempt(run, records, watch, job, death)
     except OSError as error:
         if not is_full(error):
             raise
@@ -114,12 +132,15 @@ def _count(run: Run, records: Records, folder: Path) -> None:
         note(folder, f"what counting reaches is not kept: {traceback.format_exc().rstrip()}")
 
 
-def _attempt(run: Run, records: Records, watch: Watch, job: Job) -> int:
+def _attempt(run: Run, records: Records, watch: Watch, job: Job, death: tuple[int, str] | None) -> int:
     earlier = records.get(run.id)
     if earlier is not None and earlier.final:
         return FOUND
     folder = cached.folder(watch.folder)
-    attempts = 1 + _bury(run, records, earlier, folder)
+    _bury(run, records, folder, death)
+    attempts = 1 + attempt_files.count(records, run.id)
+    if job.most is not None and attempts > job.most:
+        return SPENT
     started = provenance.now()
     _ = provenance.code(), provenance.fingerprint()  # of the code that runs, whatever its files hold at the end
     note(folder, f"run {run.id} attempt {attempts} started")
@@ -130,16 +151,19 @@ def _attempt(run: Run, records: Records, watch: Watch, job: Job) -> int:
         attempt_files.end(records, run.id)
 
 
-def _bury(run: Run, records: Records, earlier: Record | None, folder: Path) -> int:
-    """Records the attempt of a process that died and of whose end nobody has heard; returns how many there were."""
-    dead, counted = attempt_files.of(records, run.id), attempts_of(earlier)
+def _bury(run: Run, records: Records, folder: Path, death: tuple[int, str] | None) -> None:
+    """Records the attempt of a process that died and of whose end no launcher has heard."""
+    dead = attempt_files.of(records, run.id)
     if dead is None:
-        return counted
-    detail = f"{dead.place} ended without a record"
+        return
+    outcome, detail = (
+        outcome_of_death(death[0], folder) if death else ("killed", f"{dead.place} ended without a record")
+    )
+    detail = death[1] or detail if death else detail
     note(folder, f"run {run.id} attempt {dead.number}: {detail}")
-    if dead.number > counted:  # else a launcher has recorded it
-        keep(run, records, {"outcome": "killed", "detail": detail}, dead.since, dead.number, here=False)
-    return max(counted, dead.number)
+    if dead.number > attempt_files.recorded(records.get(run.id)):  # else a launcher has recorded it
+        keep(run, records, {"outcome": outcome, "detail": detail}, dead.since, dead.number, here=False)
+    attempt_files.end(records, run.id)
 
 
 def _recorded(run: Run, records: Records, watch: Watch, attempts: int, started: str) -> int:
@@ -150,8 +174,8 @@ def _recorded(run: Run, records: Records, watch: Watch, attempts: int, started: 
     result: dict[str, Any]
     try:
         _check_text(run, records)
-        if any(records.is_locked(parent) for parent in run.parents):
-            note(folder, f"run {run.id} put back: another process makes the weights that it starts from")
+        if any(records.is_locked(parent) or not _is_done(parent, records) for parent in run.parents):
+            note(folder, f"run {run.id} put back: the weights that it starts from are not made yet")
             return HELD
         fitted = _made(run, records, watch)
         result = {"outcome": "done", "metrics": fitted.metrics, "curve": fitted.curve, "cost": fitted.cost}
@@ -177,10 +201,9 @@ def _recorded(run: Run, records: Records, watch: Watch, attempts: int, started: 
     return RECORDED
 
 
-def attempts_of(earlier: Record | None) -> int:
-    """The number of attempts that an earlier record counts."""
-    counted = earlier.provenance.get("attempts") if earlier else 0
-    return counted if isinstance(counted, int) else 0
+def _is_done(run_id: str, records: Records) -> bool:
+    record = records.get(run_id)
+    return record is not None and record.outcome == "done"
 
 
 def _made(run: Run, records: Records, watch: Watch) -> "Fitted":

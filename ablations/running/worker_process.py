@@ -29,9 +29,10 @@ def main(jobs: Connection, nodes: str = "") -> None:
     told to stop.
 
     Args:
-        jobs: Where it receives files of `ablations.running.job.Job.save`, and None behind the last. It answers each
-            with a code of `exit_codes`, what else is known, and whether it takes another. If the code cannot be
-            imported, as on a node without torch, it answers `UNFIT` and the reason.
+        jobs: Where it receives files of `ablations.running.job.Job.save`, each with how the last attempt at the run
+            died (see `ablations.running.worker.attempt`). It answers with a code of `exit_codes`, what else is known,
+            and whether it takes another. If the code cannot be imported, as on a node without torch, it answers `UNFIT`
+            and the reason.
         nodes: The folder of `ablations.running.ranks.further.calling`, where further nodes wait.
     """
     stop = _take_over_signals()
@@ -45,15 +46,16 @@ def main(jobs: Connection, nodes: str = "") -> None:
 
     gc.freeze()  # what is imported is never freed: a search for free memory looks at the run's objects alone
     goes_on, most = True, 0
-    while goes_on and (path := _received(jobs, stop)) is not None:
-        code, is_sound = worker.work(path, stop.is_set, Path(nodes) if nodes else None)
+    while goes_on and (received := _received(jobs, stop)) is not None:
+        path, death = received
+        code, is_sound = worker.work(path, stop.is_set, Path(nodes) if nodes else None, death)
         free()
         most = most or resident() + _GROWTH
         goes_on = is_sound and not stop.is_set() and resident() <= most
         jobs.send((code, "", goes_on))
 
 
-def _received(jobs: Connection, stop: threading.Event) -> str | None:
+def _received(jobs: Connection, stop: threading.Event) -> tuple[str, tuple[int, str] | None] | None:
     """The next job; None if there is none, or if this process is told to stop."""
     while not stop.is_set():
         try:

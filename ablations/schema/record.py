@@ -17,6 +17,7 @@ Outcome = Literal["done", "diverged", "invalid", "oom", "failed", "killed", "tim
 Number = Annotated[float, Field(ge=-1e100, le=1e100)]
 
 FINAL: tuple[Outcome, ...] = ("done", "diverged", "invalid")  # the others are attempts, repeated on a rerun
+PASSING: tuple[Outcome, ...] = ("failed", "killed")  # of those, the ones that are repeated at once
 
 
 class Record(Settings):

@@ -7,7 +7,7 @@ import pytest
 
 from ablations.running import worker
 from ablations.running.engines import slurm
-from ablations.running.engines.node import Ending
+from ablations.running.engines.node import Ending, Keeper, Turns
 from ablations.running.execute import chosen, execute
 from ablations.running.exit_codes import FAILED, INTERRUPTED, UNFIT
 from ablations.running.launch import Launch
@@ -53,7 +53,8 @@ def submitted(cluster, records, tmp_path):
         launch = Launch(found, records, 1, None, lambda event: None, execution)
         engine = chosen({"kind": "slurm", **options})
         engine.open(launch)
-        return engine, engine.submit([launch.prepare(run, 1, {}) for run in found.runs])
+        turns = [Turns((str(launch.prepare(run, 1, {})),), str(tmp_path / run.id)) for run in found.runs]
+        return engine, engine.submit(Keeper(".", 1.0, 0), turns)
 
     return start
 
@@ -82,7 +83,7 @@ def test_each_node_of_a_run_has_a_task_and_all_end_when_one_fails(cluster, submi
 
 def test_a_further_node_that_cannot_take_part_ends_the_job_with_its_reason(cluster, submitted):
     engine, (job, _) = submitted(Execution(nodes=2))
-    second = job[0].task(1).paths.result_pickle
+    second = job.task(1).paths.result_pickle
     second.write_bytes(pickle.dumps(("success", (UNFIT, "node b: the cache cannot be read"))))
     assert engine.ending(job) == Ending(UNFIT, "node b: the cache cannot be read")
     assert (cluster / "cancelled").read_text() == "--signal=KILL 42_0\n"
@@ -90,7 +91,7 @@ def test_a_further_node_that_cannot_take_part_ends_the_job_with_its_reason(clust
 
 def test_a_further_node_that_fails_ends_the_job_and_its_reason_is_told_once(cluster, submitted):
     engine, (job, _) = submitted(Execution(nodes=2))
-    second = job[0].task(1).paths.result_pickle
+    second = job.task(1).paths.result_pickle
     second.write_bytes(pickle.dumps(("success", (-9, "node b: what takes part there ended with code -9"))))
     assert engine.ending(job) == Ending(FAILED, "node b: what takes part there ended with code -9")
     assert (cluster / "cancelled").read_text() == "--signal=KILL 42_0\n"
@@ -112,21 +113,21 @@ def test_what_is_not_asked_is_left_to_the_cluster(cluster, submitted):
     ],
 )
 def test_a_job_that_left_the_queue_without_a_result_ended_as_the_controller_says(
-    cluster, submitted, state, code, timed_out
+    cluster, submitted, records, state, code, timed_out
 ):
     engine, (first, second) = submitted()
     assert engine.ending(first) is None
     (cluster / "queue").write_text("42_1\n")
     (cluster / "state").write_text(state)
-    first[0].paths.stderr.write_text("slurmstepd: error: something\n")
+    first.paths.stderr.write_text("slurmstepd: error: something\n")
     engine.ending(first)
     ending = engine.ending(first)
+    assert "slurmstepd: error: something" in ending.said
     assert (ending.code, ending.timed_out) == (code, timed_out)
     assert ending.detail == f"job 42_0 ended without a result: {state}"
     assert engine.ending(second) is None
-    log = (first[1].parent / worker.LOG).read_text()
-    assert "submitted as job 42_0" in log
-    assert "slurmstepd: error: something" in log
+    logs = [(folder / worker.LOG).read_text() for folder in records.work_folders()]
+    assert ["submitted in job 42_0" in log for log in logs].count(True) == 1
 
 
 def test_a_job_that_was_cancelled_in_the_queue_is_not_waited_for_as_one_whose_result_may_come(
@@ -134,7 +135,7 @@ def test_a_job_that_was_cancelled_in_the_queue_is_not_waited_for_as_one_whose_re
 ):
     monkeypatch.setattr(slurm, "_LATE", 60.0)
     engine, (first, second) = submitted()
-    second[0].paths.stdout.write_text("it has begun\n")
+    second.paths.stdout.write_text("it has begun\n")
     (cluster / "queue").write_text("")
     (cluster / "state").write_text("CANCELLED")
     assert engine.ending(second) is None

@@ -16,7 +16,7 @@ from ablations.planning.plan import plan
 from ablations.running import worker
 from ablations.running.between import as_it_was
 from ablations.running.execute import execute
-from ablations.running.exit_codes import DISK_FULL, HELD, RECORDED
+from ablations.running.exit_codes import AGAIN, DISK_FULL, HELD, RECORDED
 from ablations.running.launch import Launch
 from lightning_modules import pretraining as fitting
 from lightning_modules.tasks import TASKS, pins
@@ -124,7 +124,7 @@ def test_one_worker_makes_them_all_as_fresh_processes_do(cached):
         ("done", RECORDED, True),
         ("diverged", RECORDED, True),
         ("oom", RECORDED, False),
-        ("failed", RECORDED, False),
+        ("failed", AGAIN, False),
         (None, HELD, True),
         (None, DISK_FULL, False),
     ],
@@ -132,12 +132,12 @@ def test_one_worker_makes_them_all_as_fresh_processes_do(cached):
 def test_only_a_worker_whose_run_came_to_an_end_takes_another(cached, monkeypatch, outcome, code, takes_another):
     records = Records(cached / "results")
     launch = Launch(planned(cached, records), records, 0, None, lambda event: None)
-    path = launch.prepare(run := launch.todo[0], None, {})
+    path = launch.prepare(run := next(iter(launch.todo.values())), None, {})
 
     def attempt(*given, **named):
         if outcome:
             put(records, run, outcome)
-        return code
+        return RECORDED if outcome else code
 
     monkeypatch.setattr(worker, "attempt", attempt)
     monkeypatch.setattr(worker, "log_to", lambda path: None)

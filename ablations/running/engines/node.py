@@ -1,6 +1,6 @@
 """What an engine calls on one of its nodes. It imports only the standard library: a node may lack the rest.
 
-The run itself is made by a process below, as under the local executor. So it can crash, and be told to stop with a
+The runs themselves are made by a worker below, as under the local executor. So it can crash, and be told to stop with a
 checkpoint, without harm to the process that the engine watches.
 """
 
@@ -15,12 +15,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
-from ablations.running.exit_codes import NO_MEMORY, UNFIT
+from ablations.running.exit_codes import AGAIN, INTERRUPTED, LEAVING, NO_MEMORY, RECORDED, UNFIT
 from ablations.running.ranks import further, memory
 from ablations.running.ranks.further import NODES
 from ablations.running.worker_process import bare_main, main
@@ -30,74 +30,135 @@ _CONTEXT = multiprocessing.get_context("spawn")
 
 
 @dataclass(frozen=True)
+class Turns:
+    """The runs that a job makes in turn.
+
+    Attributes:
+        configs: Files of `ablations.running.job.Job.save`, in their order.
+        diary: A file that gets a line of JSON for each attempt that ends: the run's id, a code of `exit_codes`, what
+            else is known, and whether the job tries the run again.
+    """
+
+    configs: tuple[str, ...]
+    diary: str
+
+
+@dataclass(frozen=True)
 class Ending:
     """How a job ended.
 
     Attributes:
-        code: A code of `exit_codes`; negative for the signal that the worker died of.
+        code: What the run came to that it made last: a code of `exit_codes`; negative for the signal that the worker
+            died of.
         detail: What else is known, in words.
         timed_out: Whether the engine's time limit ended it.
+        said: What the job itself said, if it ended without a result.
     """
 
     code: int
     detail: str = ""
     timed_out: bool = False
+    said: str = ""
 
 
-class Attempt:
-    """One attempt at a run: takes the file of a job, and returns the code and detail of an `Ending`.
+class Keeper:
+    """A job: keeps one worker that makes runs in turn; returns the code and detail of an `Ending`.
+
+    A worker that died, or whose run failed, gets a successor, which records the death. No launcher needs to live. A job
+    that is put back goes through its runs again: the store says which are made, and how often each was tried.
 
     Args:
         folder: The folder that relative paths start from, if the node has it.
         patience: Seconds for a stopped run to write its checkpoint.
-        nodes: How many nodes make it together, each of which calls it: the first one makes the run.
+        retries: Further attempts at a run that failed or was killed.
+        nodes: How many nodes make it together, each of which calls it: the first one makes the run. Several make one
+            run, once.
     """
 
-    def __init__(self, folder: str, patience: float, nodes: int = 1) -> None:
-        self.folder, self.patience, self.nodes = folder, patience, nodes
+    def __init__(self, folder: str, patience: float, retries: int, nodes: int = 1) -> None:
+        self.folder, self.patience, self.retries, self.nodes = folder, patience, retries, nodes
         self._token = secrets.token_hex(4)  # the same on all nodes of one attempt
         self._process: SpawnProcess | None = None
+        self._jobs: Connection | None = None
+        self._is_told = False  # to stop
 
-    def __call__(self, config_path: str) -> tuple[int, str]:
-        """Makes the attempt, in a process below."""
-        if reason := unfit(config_path):
+    def __call__(self, turns: Turns) -> tuple[int, str]:
+        """Makes the runs, in processes below."""
+        first = turns.configs[0]
+        if reason := unfit(first):
             return UNFIT, f"node {socket.gethostname()}: {reason}"
         with contextlib.suppress(OSError):
             os.chdir(self.folder)
-        if self.nodes == 1:
-            return self._make(config_path)
-        name = f"{NODES}{self._token}-{os.environ.get('SLURM_RESTART_COUNT', '0')}"
-        folder = Path(config_path).with_name(name)
-        if node := _number():
-            code = self._follow(further.main, (config_path, str(folder), node))
-            return code, f"node {socket.gethostname()}: what takes part there ended with code {code}" if code else ""
-        with further.calling(folder):
-            return self._make(config_path, str(folder))
-
-    def _make(self, config_path: str, nodes: str = "") -> tuple[int, str]:
-        """Makes the run."""
-        here, there = _CONTEXT.Pipe()
-        here.send(config_path)
-        here.send(None)  # there is no other
-        before, code = memory.kills(), self._follow(main, (there, nodes))
-        if code == -signal.SIGKILL and memory.kills() > before:
-            return NO_MEMORY, f"node {socket.gethostname()}: {memory.KILLED}"
-        code, said, _ = here.recv() if here.poll() else (code, "", False)
-        there.close()
-        return code, f"node {socket.gethostname()}: the code cannot be imported: {said}" if code == UNFIT else ""
-
-    def _follow(self, target: Callable[..., None], args: tuple[Any, ...]) -> int:
-        """Starts a process and waits for its end; returns its exit code."""
-        self._process = process = _CONTEXT.Process(target=target, args=args, name="run")
-        with bare_main():
-            process.start()
         try:
-            with _passing_on(process):
-                while not wait([process.sentinel], timeout=_LOOK):
-                    pass
+            with self._passing_on():
+                return self._make_all(turns) if self.nodes == 1 else self._share(first)
         finally:  # an engine interrupts by an exception
             self.stop()
+
+    def _make_all(self, turns: Turns) -> tuple[int, str]:
+        for path in turns.configs:
+            death = None
+            for tried in range(self.retries + 2):  # the last finds that there were enough, and records the one before
+                code, detail = self._make(path, death)
+                if code in (INTERRUPTED, UNFIT):
+                    return code, detail
+                is_left = code in LEAVING or tried > self.retries
+                with contextlib.suppress(OSError), open(turns.diary, "a", encoding="utf-8") as diary:
+                    diary.write(json.dumps([Path(path).parent.name, code, detail, not is_left]) + "\n")
+                if is_left:
+                    break
+                death = None if code == AGAIN else (code, detail)
+        return RECORDED, ""
+
+    def _share(self, path: str) -> tuple[int, str]:
+        """Makes one run with other nodes."""
+        name = f"{NODES}{self._token}-{os.environ.get('SLURM_RESTART_COUNT', '0')}"
+        folder = Path(path).with_name(name)
+        if node := _number():
+            code = self._ended(self._start(further.main, (path, str(folder), node)))
+            return code, f"node {socket.gethostname()}: what takes part there ended with code {code}" if code else ""
+        with further.calling(folder):
+            return self._make(path, None, str(folder))
+
+    def _make(self, path: str, death: tuple[int, str] | None, nodes: str = "") -> tuple[int, str]:
+        """Makes a run, by the worker that is there or by a new one."""
+        where = f"node {socket.gethostname()}"
+        if self._process is None or self._jobs is None:
+            if reason := unfit(path):
+                return UNFIT, f"{where}: {reason}"
+            self._jobs, there = _CONTEXT.Pipe()
+            self._start(main, (there, nodes))
+            there.close()
+        process, before = self._process, memory.kills()
+        if self._is_told or process is None:
+            return INTERRUPTED, ""
+        with contextlib.suppress(OSError):  # it has just died, as its exit code will say
+            self._jobs.send((path, death))
+        while not wait([process.sentinel, self._jobs], timeout=_LOOK):
+            pass
+        with contextlib.suppress(EOFError, OSError):
+            if self._jobs.poll():
+                code, said, goes_on = self._jobs.recv()
+                if not goes_on:
+                    self._ended(process)
+                return code, f"{where}: the code cannot be imported: {said}" if code == UNFIT else ""
+        code = self._ended(process) or INTERRUPTED  # 0: it was told to stop before it had begun
+        if code == -signal.SIGKILL and memory.kills() > before:
+            return NO_MEMORY, f"{where}: {memory.KILLED}"
+        return code, ""
+
+    def _start(self, target: Callable[..., None], args: tuple[Any, ...]) -> SpawnProcess:
+        self._process = _CONTEXT.Process(target=target, args=args, name="run")
+        with bare_main():
+            self._process.start()
+        return self._process
+
+    def _ended(self, process: SpawnProcess) -> int:
+        """Waits for the end of a process; returns its exit code."""
+        while not wait([process.sentinel], timeout=_LOOK):
+            pass
         process.join()
+        self._process = None
         return process.exitcode or 0
 
     def stop(self) -> None:
@@ -110,12 +171,30 @@ class Attempt:
             process.kill()
             wait([process.sentinel])
 
-    def checkpoint(self, config_path: str) -> Any:
+    @contextmanager
+    def _passing_on(self) -> Iterator[None]:
+        """Hands SIGTERM down to the run: an engine may send it to this process alone."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def pass_on(*_: object) -> None:
+            self._is_told = True
+            if self._process is not None:
+                self._process.terminate()
+
+        usual = signal.signal(signal.SIGTERM, pass_on)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, usual)
+
+    def checkpoint(self, turns: Turns) -> Any:
         """Called by submitit before a job is pre-empted or its time ends; what it returns is done when it goes on."""
         from submitit.helpers import DelayedSubmission  # pyright: ignore[reportMissingImports]
 
         self.stop()
-        return DelayedSubmission(Attempt(self.folder, self.patience, self.nodes), config_path)
+        return DelayedSubmission(Keeper(self.folder, self.patience, self.retries, self.nodes), turns)
 
 
 def _number() -> int:
@@ -123,19 +202,6 @@ def _number() -> int:
     from submitit import JobEnvironment  # pyright: ignore[reportMissingImports]
 
     return JobEnvironment().global_rank  # one task a node
-
-
-@contextmanager
-def _passing_on(process: SpawnProcess) -> Iterator[None]:
-    """Hands SIGTERM down to the run: an engine may send it to this process alone."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    usual = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, usual)
 
 
 def unfit(config_path: str) -> str:
@@ -153,12 +219,12 @@ def unfit(config_path: str) -> str:
             "set --results-dir to a folder that they share"
         )
     try:
-        from ablations.core.provenance import fingerprint
+        from ablations.core.provenance import digest
     except ImportError as error:
         return f"the code cannot be imported: {type(error).__name__}: {error}"
-    if job["code"] not in (None, fingerprint()):
+    if job["code"] not in (None, here := digest()):
         return (
-            f"its code ({fingerprint()}) is not the launcher's ({job['code']}): it was edited meanwhile, or another "
+            f"its code ({here}) is not the launcher's ({job['code']}): it was edited meanwhile, or another "
             "version is installed there; run the command again"
         )
     return ""

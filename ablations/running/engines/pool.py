@@ -1,24 +1,30 @@
-"""What executors share that submit jobs to an engine and ask it from time to time how they are."""
+"""What executors share that submit jobs to an engine and ask it from time to time how they are.
+
+A job makes several runs in turn, so that ten thousand small runs are not ten thousand jobs.
+"""
 
 import json
 import os
 import time
+import uuid
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, ValidationError
 
 from ablations.core import provenance
-from ablations.running.engines.node import Ending
+from ablations.running.engines.node import Ending, Keeper, Turns
 from ablations.running.executor import Executor
-from ablations.running.exit_codes import UNFIT
+from ablations.running.exit_codes import HELD, UNFIT
 from ablations.running.launch import Launch
+from ablations.running.worker import note
 from ablations.schema.run import Run
 from lightning_modules.config import ConfigError, Problem, Settings, problems
-from lightning_modules.places import cache, data_home
+from lightning_modules.places import cache, data_home, project
 from lightning_modules.training.execution import Execution
 
 _POLL = 0.5  # seconds between looks at all jobs
@@ -30,12 +36,36 @@ Name = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is
 
 @dataclass
 class _Active:
-    """A run that the engine has; ``job`` is what the engine knows it by."""
+    """A job that the engine has."""
 
-    run: Run
-    job: Any
-    began: float | None = None
-    ended: float | None = None  # when the launcher told it to stop
+    runs: dict[str, Run]  # those that it has not left, by id
+    turns: Turns
+    job: Any  # what the engine knows it by
+    read: int = 0  # bytes of its diary
+    began: float | None = None  # when its first run did
+    stopped: str = ""  # the run past its deadline
+    ended: float | None = None  # when the launcher told it to stop, for that
+
+    @property
+    def run(self) -> Run | None:
+        """The run that it makes, or makes next."""
+        return next(iter(self.runs.values()), None)
+
+    def news(self) -> Iterator[tuple[Run, int, str, bool]]:
+        """What its diary says since the last look: a run that it has, a code, what else is known, whether again."""
+        try:
+            with open(self.turns.diary, "rb") as diary:
+                diary.seek(self.read)
+                lines = diary.read().splitlines(keepends=True)
+        except OSError:
+            return  # nothing has ended yet, or a file server answers late
+        for line in lines:
+            if not line.endswith(b"\n"):
+                return
+            self.read += len(line)
+            run_id, *said = json.loads(line)
+            if run := self.runs.get(run_id):
+                yield run, *said
 
 
 class Pool(Executor):
@@ -45,16 +75,21 @@ class Pool(Executor):
         Options: The settings that users may give as ``--executor-option``.
         threads: Threads of torch in each process of a run.
         devices: Processes of a node that share each pretraining; each has the cores and GPUs that are asked for a run.
+        nodes: How many of them share each pretraining.
         patience: Seconds that interrupted runs have to write their checkpoints.
-        active: The runs that the engine has.
+        turn: The most planned seconds of the runs of a job.
+        queues: Whether jobs wait for a place, so that few long ones are better than many short ones.
+        active: The jobs that the engine has.
     """
 
     Options: ClassVar[type[Settings]]
     threads: int = 1
     patience: float = 60.0
+    turn: float = 600.0
+    queues: bool = False
 
     def __init__(self, options: Any) -> None:
-        self.options, self.devices = options, 1
+        self.options, self.devices, self.nodes = options, 1, 1
         self.active: list[_Active] = []
 
     @classmethod
@@ -85,8 +120,8 @@ class Pool(Executor):
         """How many jobs the engine should have at once, those in its queue included."""
 
     @abstractmethod
-    def submit(self, configs: Sequence[Path]) -> Sequence[Any]:
-        """Submits a job for each file of `job.Job.save`; returns what the engine knows them by.
+    def submit(self, keeper: Keeper, turns: Sequence[Turns]) -> Sequence[Any]:
+        """Submits jobs, each of which calls the keeper; returns what the engine knows them by.
 
         Raises:
             ConfigError: If the engine refuses them.
@@ -133,38 +168,63 @@ class Pool(Executor):
 
     def _fill(self, launch: Launch) -> None:
         """Submits what can begin, together: engines have arrays of jobs."""
-        room, ready = self.room() - len(self.active), launch.takeable()
-        batch: list[tuple[Run, Path]] = []
-        while len(batch) < room and (run := next(ready, None)) is not None:
-            path = launch.prepare(run, self.threads, self.environment(), provenance.fingerprint())
-            if path is not None:
-                launch.begin(run)
-                batch.append((run, path))
+        room = self.room()
+        share = self.turn if self.queues else sum(map(launch.planned_seconds, launch.todo)) / max(1, room)
+        seconds = min(self.turn, share) if self.nodes == 1 else 0.0
+        batch: list[tuple[dict[str, Run], Turns]] = []
+        for runs in islice(launch.turns(seconds), max(0, room - len(self.active))):
+            paths: dict[Path, Run] = {}
+            for run in runs:
+                path = launch.prepare(run, self.threads, self.environment(), provenance.fingerprint())
+                if path is not None:
+                    launch.begin(run)
+                    paths[path] = run
+            if paths:
+                diary = next(iter(paths)).with_name(f"diary-{uuid.uuid4().hex[:8]}.jsonl")
+                turns = Turns(tuple(map(str, paths)), str(diary))
+                batch.append(({run.id: run for run in paths.values()}, turns))
         if batch:
-            jobs = self.submit([path for _, path in batch])
-            self.active += [_Active(run, job) for (run, _), job in zip(batch, jobs, strict=True)]
+            keeper = Keeper(str(project()), self.patience, launch.retries, self.nodes)
+            jobs = self.submit(keeper, [turns for _, turns in batch])
+            self.active += [_Active(*made, job) for made, job in zip(batch, jobs, strict=True)]
 
     def _check(self, launch: Launch, active: _Active) -> None:
         ending = self.ending(active.job)
+        for run, code, detail, again in active.news():
+            active.began = None
+            if again:
+                launch.begin(run)
+            else:
+                del active.runs[run.id]
+                launch.conclude(run, code, detail=detail)
+        run = active.run
         if ending is None:
-            launch.follow(active.run)
-            self._hold_to_deadline(launch, active)
+            if run:
+                launch.follow(run)
+                self._hold_to_deadline(launch, active, run)
             return
         self.active.remove(active)
+        Path(active.turns.diary).unlink(missing_ok=True)
         if ending.code == UNFIT:
             raise ConfigError([ending.detail])
-        forced = "timeout" if active.ended or ending.timed_out else None
-        launch.conclude(active.run, ending.code, forced, ending.detail)
+        if run is None:
+            return
+        if ending.said:
+            note(launch.records.work_folder(run.id), ending.said)
+        forced = "timeout" if active.stopped == run.id or ending.timed_out else None
+        launch.conclude(run, ending.code, forced, ending.detail)
+        for other in list(active.runs.values())[1:]:
+            launch.conclude(other, HELD)
 
-    def _hold_to_deadline(self, launch: Launch, active: _Active) -> None:
+    def _hold_to_deadline(self, launch: Launch, active: _Active, run: Run) -> None:
         """Stops a run past its deadline, which counts from the moment the run takes its lock, not in a queue."""
         if not launch.deadline:
             return
         now = time.monotonic()
         if active.began is None:
-            active.began = now if launch.records.is_locked(active.run.id) else None
+            active.began = now if launch.records.is_locked(run.id) else None
         elif active.ended is None and now - active.began > launch.deadline:
-            active.ended = now
+            active.stopped, active.ended = run.id, now
             self.stop([active.job])
         elif active.ended is not None and now - active.ended > _GRACE:
             self.kill([active.job])

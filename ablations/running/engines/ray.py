@@ -1,4 +1,4 @@
-"""The executor of Ray clusters: a task a run, on a cluster that is there or on one started on this machine.
+"""The executor of Ray clusters: tasks that make runs in turn, on a cluster that is there or on one started here.
 
 Ray places tasks and counts GPUs. Trying again is ours, so that attempts are recorded. The code goes to the nodes as it
 is when the command starts; results and cache must be on a file system that all nodes share.
@@ -24,8 +24,7 @@ from typing import Any, ClassVar
 from pydantic import model_validator
 
 from ablations.core import provenance
-from ablations.running.engines import node
-from ablations.running.engines.node import Ending
+from ablations.running.engines.node import Ending, Keeper, Turns
 from ablations.running.engines.pool import Name, Pool
 from ablations.running.exit_codes import INTERRUPTED, UNFIT
 from ablations.running.launch import Launch
@@ -33,12 +32,11 @@ from ablations.running.ranks.devices import one_node
 from ablations.running.signals import ENDING
 from lightning_modules.config import ConfigError, Problem, Settings, knob
 from lightning_modules.files import read_text, write_atomically
-from lightning_modules.places import project
 from lightning_modules.training.execution import Execution
 
 _NOTICED = 20.0  # seconds until a cluster knows that a node is gone, whose tasks it lost
 _BEREFT = 300.0  # seconds that a cluster may be without a node that can hold a run
-_NODE = "node.txt"  # in the work folder of a run: the id of the node that makes it
+_NODE = ".node"  # behind the name of a job's diary: the id of the node that it is on
 _TRY = "import ray, sys; ray.init(address=sys.argv[1], log_to_driver=False, logging_level='ERROR')"
 
 
@@ -67,7 +65,7 @@ class RayOptions(Settings):
 
 
 class Ray(Pool):
-    """Submits runs as tasks, as many as the cluster's nodes can hold."""
+    """Submits tasks, as many as the cluster's nodes can hold."""
 
     Options: ClassVar[type[Settings]] = RayOptions
     options: RayOptions
@@ -120,7 +118,7 @@ class Ray(Pool):
             raise ConfigError([impossible(self._needs, self._nodes().values())])
         asked = {"num_cpus": self._needs["CPU"], "num_gpus": self._needs.get("GPU", 0), "max_retries": 0}
         asked |= {"memory": int(self._needs["memory"])} if "memory" in self._needs else {}
-        self._task = ray.remote(**asked)(attempt)
+        self._task = ray.remote(**asked)(made_in_turn)
 
     def _nodes(self) -> dict[str, Mapping[str, float]]:
         """The living nodes with their resources."""
@@ -136,19 +134,18 @@ class Ray(Pool):
             raise ConfigError([impossible(self._needs, nodes)])
         return room
 
-    def submit(self, configs: Sequence[Path]) -> Sequence[Any]:
+    def submit(self, keeper: Keeper, turns: Sequence[Turns]) -> Sequence[Any]:
         """See `Pool.submit`."""
-        nodes, jobs = frozenset(self._nodes()), []
-        for path in configs:
-            path.with_name(_NODE).unlink(missing_ok=True)  # of an earlier attempt
-            jobs.append((self._task.remote(str(project()), self.patience - 10, str(path)), nodes, path))
-        return jobs
+        keeper.patience -= 10
+        nodes = frozenset(self._nodes())
+        return [(self._task.remote(keeper, one), nodes, Path(one.diary + _NODE)) for one in turns]
 
     def ending(self, job: Any) -> Ending | None:
         """See `Pool.ending`."""
         task, nodes, path = job
         if not self._ray.wait([task], timeout=0)[0]:
             return Ending(INTERRUPTED) if self._is_cut_off(path) else None
+        path.unlink(missing_ok=True)
         errors = self._ray.exceptions
         try:
             return Ending(*self._ray.get(task))
@@ -162,7 +159,7 @@ class Ray(Pool):
     def _is_cut_off(self, path: Path) -> bool:
         """Whether the node of a task is given up: Ray waits on for processes there that do not close connections."""
         try:
-            of_task = read_text(path.with_name(_NODE))
+            of_task = read_text(path)
         except OSError:
             return False  # it waits for a node, or a file server answers late
         return bool(of_task) and of_task not in self._alive and of_task not in self._nodes()
@@ -192,12 +189,12 @@ class Ray(Pool):
             self._ray.shutdown()
 
 
-def attempt(folder: str, patience: float, config_path: str) -> tuple[int, str]:
-    """The task: see `node.Attempt`. It says beside the job's file on which node it is."""
-    with contextlib.suppress(OSError):  # of a node without the cache `node.Attempt` tells
+def made_in_turn(keeper: Keeper, turns: Turns) -> tuple[int, str]:
+    """The task: see `Keeper`. It says beside its diary on which node it is."""
+    with contextlib.suppress(OSError):  # of a node without the cache the keeper tells
         own = _imported().get_runtime_context().get_node_id().encode()
-        write_atomically(Path(config_path).with_name(_NODE), lambda file: file.write(own))
-    return node.Attempt(folder, patience)(config_path)
+        write_atomically(Path(turns.diary + _NODE), lambda file: file.write(own))
+    return keeper(turns)
 
 
 def needs(options: RayOptions, nodes: Any, devices: int = 1) -> dict[str, float]:

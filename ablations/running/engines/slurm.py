@@ -1,4 +1,4 @@
-"""The executor of Slurm clusters, by submitit: arrays of jobs, one run a job, put back when they are pre-empted.
+"""The executor of Slurm clusters, by submitit: arrays of jobs that make runs in turn, put back when pre-empted.
 
 Before a time limit, and before pre-emption where the cluster is set so, Slurm sends SIGUSR2 (submitit's usual signal):
 the run writes its checkpoint, submitit asks for the job to be queued again, and it goes on from there. A job that gets
@@ -13,18 +13,17 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from ablations.core.machine import cores
-from ablations.planning import cost as costing
-from ablations.running.engines.node import Attempt, Ending
+from ablations.running.engines.node import Ending, Keeper, Turns
 from ablations.running.engines.pool import Name, Pool
 from ablations.running.exit_codes import FAILED, INTERRUPTED, NO_MEMORY, RECORDED, UNFIT
 from ablations.running.launch import Launch
 from ablations.running.worker import note
 from lightning_modules.config import ConfigError, Problem, Settings, knob
-from lightning_modules.places import project
 from lightning_modules.training.execution import Execution
 
 _SIGNAL = "USR2"  # NCCL may take USR1
@@ -62,8 +61,8 @@ class Slurm(Pool):
 
     def __init__(self, options: SlurmOptions) -> None:
         super().__init__(options)
-        self.threads = options.cpus
-        self._nodes = 1
+        self.threads, self.queues = options.cpus, options.cluster == "slurm"
+        self.turn = min(self.turn, 30.0 * (options.time or math.inf))  # half of the time
         self._engine: Any = None
         self._queue: set[str] | None = None
         self._listed = -math.inf
@@ -85,25 +84,25 @@ class Slurm(Pool):
 
     def open(self, launch: Launch) -> None:
         """See `Pool.open`."""
-        self.devices, self._nodes = launch.execution.devices, launch.execution.nodes
+        self.devices, self.nodes = launch.execution.devices, launch.execution.nodes
         os.environ.setdefault("SUBMITIT_PREEMPT_SIGNAL", _SIGNAL)
         submitit, local = _submitit(), self.options.cluster == "local"
-        self._folder = launch.records.work_folder(launch.todo[0].id).parent / "slurm"
+        self._folder = launch.records.work_folder(next(iter(launch.todo))).parent / "slurm"
         made = submitit.LocalExecutor if local else submitit.SlurmExecutor
         self._engine = made(self._folder, max_num_timeout=self.options.timeouts)
-        minutes = limit(self.options, max(_seconds(launch)))
+        minutes = limit(self.options, max(map(launch.planned_seconds, launch.todo)))
         self._engine.update_parameters(**(self._of_processes(minutes) if local else self._of_sbatch(minutes)))
 
     def _of_processes(self, minutes: int) -> dict[str, Any]:
         chosen = self.options
         asked = {"timeout_min": minutes, "signal_delay_s": chosen.grace, "gpus_per_node": chosen.gpus * self.devices}
-        return {**asked, "setup": list(chosen.setup), "tasks_per_node": self._nodes}  # processes stand for nodes too
+        return {**asked, "setup": list(chosen.setup), "tasks_per_node": self.nodes}  # processes stand for nodes too
 
     def _of_sbatch(self, minutes: int) -> dict[str, Any]:
         chosen = self.options
         asked = {name: getattr(chosen, name) for name in ("partition", "account", "qos", "constraint")}
-        asked |= {"job_name": "ablations", "time": minutes, "signal_delay_s": chosen.grace, "nodes": self._nodes}
-        asked |= {"srun_args": ["--kill-on-bad-exit=1"] if self._nodes > 1 else None}
+        asked |= {"job_name": "ablations", "time": minutes, "signal_delay_s": chosen.grace, "nodes": self.nodes}
+        asked |= {"srun_args": ["--kill-on-bad-exit=1"] if self.nodes > 1 else None}
         asked |= {"cpus_per_task": chosen.cpus * self.devices, "ntasks_per_node": 1}
         asked |= {"gpus_per_node": chosen.gpus * self.devices or None}
         asked |= {"mem": f"{math.ceil(chosen.memory * 1000)}M" if chosen.memory else None}
@@ -114,14 +113,14 @@ class Slurm(Pool):
     def room(self) -> int:
         """See `Pool.room`."""
         if self.options.cluster == "local":
-            return max(1, min(self.options.parallel or cores(), cores() // (self.devices * self._nodes)))
+            return max(1, min(self.options.parallel or cores(), cores() // (self.devices * self.nodes)))
         return _LARGEST_ARRAY
 
-    def submit(self, configs: Sequence[Path]) -> Sequence[Any]:
+    def submit(self, keeper: Keeper, turns: Sequence[Turns]) -> Sequence[Any]:
         """See `Pool.submit`."""
-        attempt = Attempt(str(project()), max(5.0, self.options.grace - 5.0), self._nodes)
+        keeper.patience = max(5.0, self.options.grace - 5.0)
         try:
-            jobs = self._engine.map_array(attempt, [str(path) for path in configs])
+            jobs = self._engine.map_array(keeper, turns)
         except Exception as error:
             from submitit.core.utils import (  # pyright: ignore[reportMissingImports]
                 FailedJobError,
@@ -131,50 +130,44 @@ class Slurm(Pool):
             if not isinstance(error, (FailedJobError, FailedSubmissionError)):
                 raise
             raise ConfigError([f"Slurm refuses the jobs: {' '.join(str(error).split())}"]) from error
-        for path, job in zip(configs, jobs, strict=True):
-            note(path.parent, f"submitted as job {job.job_id}; what the job itself says: {job.paths.stderr}")
+        for job, one in zip(jobs, turns, strict=True):
+            for path in one.configs:
+                note(Path(path).parent, f"submitted in job {job.job_id}; what the job itself says: {job.paths.stderr}")
         self._listed = -math.inf
-        return [(job, path) for job, path in zip(jobs, configs, strict=True)]
+        return jobs
 
     def ending(self, job: Any) -> Ending | None:
         """See `Pool.ending`. The first node makes the run, and a further one is heard when it takes no part."""
-        whole, config = job
-        first, *further = (whole.task(number) for number in range(self._nodes))
+        first, *further = (job.task(number) for number in range(self.nodes))
         for task in () if first.paths.result_pickle.exists() else further:
-            if task.paths.result_pickle.exists() and (ending := self._result(task, config)).code != RECORDED:
+            if task.paths.result_pickle.exists() and (ending := self._result(task)).code != RECORDED:
                 self.kill([job])  # the others would wait
-                return ending if ending.code == UNFIT else Ending(FAILED, ending.detail)
-        ending = self._ending(first, config)
+                return ending if ending.code == UNFIT else replace(ending, code=FAILED)
+        ending = self._ending(first)
         if ending and ending.code == UNFIT and further:
             self.kill([job])
         return ending
 
-    def _ending(self, submitted: Any, config: Path) -> Ending | None:
+    def _ending(self, submitted: Any) -> Ending | None:
         if submitted.paths.result_pickle.exists():
-            return self._result(submitted, config)
+            return self._result(submitted)
         if self._is_queued(submitted):
             return None
-        self._explain(submitted, config)
         state = self._state(submitted)
         detail = f"job {submitted.job_id} ended without a result" + (f": {state}" if state else "")
         killed = NO_MEMORY if state == "OUT_OF_MEMORY" else -signal.SIGKILL
-        return Ending(INTERRUPTED if state in _NOT_ITS_FAULT else killed, detail, state == "TIMEOUT")
+        code = INTERRUPTED if state in _NOT_ITS_FAULT else killed
+        return Ending(code, detail, state == "TIMEOUT", _said(submitted))
 
-    def _result(self, submitted: Any, config: Path) -> Ending:
+    def _result(self, submitted: Any) -> Ending:
         error = submitted.exception()
         if error is None:
             return Ending(*submitted.result())
-        self._explain(submitted, config)
         if "timed-out too many times" in str(error):
             times = f"{self.options.timeouts + 1} times" if self.options.timeouts else "once"
-            return Ending(1, f"reached its time limit {times}; run the command again to go on", timed_out=True)
+            return Ending(1, f"reached its time limit {times}; run the command again to go on", True, _said(submitted))
         last = next((line for line in reversed(str(error).splitlines()) if ": " in line), "an error of submitit")
-        return Ending(1, f"job {submitted.job_id}: {last.strip()}")
-
-    def _explain(self, submitted: Any, config: Path) -> None:
-        """Puts what a job said at its end into the log of its run, where users look."""
-        said = (submitted.stderr() or submitted.stdout() or "").strip()[-_TAIL:]
-        note(config.parent, f"job {submitted.job_id} ended without a record; it said:\n{said or '(nothing)'}")
+        return Ending(1, f"job {submitted.job_id}: {last.strip()}", said=_said(submitted))
 
     def _is_queued(self, submitted: Any) -> bool:
         """Whether a job waits or runs.
@@ -224,17 +217,23 @@ class Slurm(Pool):
         self._signal(jobs, signal.SIGKILL)
 
     def _signal(self, jobs: Sequence[Any], number: signal.Signals) -> None:
-        ids = [submitted.job_id for submitted, _ in jobs]
+        ids = [submitted.job_id for submitted in jobs]
         if self.options.cluster == "slurm":
             force = ["--signal=KILL"] if number == signal.SIGKILL else []
             with contextlib.suppress(subprocess.TimeoutExpired):
                 subprocess.run(["scancel", *force, *ids], capture_output=True, check=False, timeout=60)
             return
-        for submitted, _ in jobs:
+        for submitted in jobs:
             if number == signal.SIGKILL:
                 submitted.cancel(check=False)  # its controller kills what is below it within a second
             elif submitted.state == "RUNNING":
                 os.kill(int(submitted.job_id), number)
+
+
+def _said(submitted: Any) -> str:
+    """What a job said at its end, for the log of its run, where users look."""
+    said = (submitted.stderr() or submitted.stdout() or "").strip()[-_TAIL:]
+    return f"job {submitted.job_id} ended without a record; it said:\n{said or '(nothing)'}"
 
 
 def limit(options: SlurmOptions, seconds: float) -> int:
@@ -257,11 +256,6 @@ def limit(options: SlurmOptions, seconds: float) -> int:
         )
         raise ConfigError([Problem("executor option time", text)])
     return options.time
-
-
-def _seconds(launch: Launch) -> list[float]:
-    plan = launch.plan
-    return [costing.seconds([plan.costs[run.id]], plan.speed) for run in launch.todo]
 
 
 def _submitit() -> Any:

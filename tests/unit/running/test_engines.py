@@ -176,17 +176,17 @@ def test_a_task_on_a_node_that_ray_has_given_up_is_put_back_though_ray_waits_for
         def wait(self, tasks, timeout):
             return [], tasks
 
-    engine, config = chosen({"kind": "ray"}), tmp_path / "run.json"
+    engine, node = chosen({"kind": "ray"}), tmp_path / "diary.jsonl.node"
     engine._ray, engine._needs = Stub(), {"CPU": 1.0}
-    job = (object(), frozenset({"one", "other"}), config)
+    job = (object(), frozenset({"one", "other"}), node)
     engine.room()
     assert engine.ending(job) is None, "it waits for a node"
-    (tmp_path / "node.txt").write_text("one")
+    node.write_text("one")
     assert engine.ending(job) is None
     Stub.alive = ["other"]
     engine.room()
     assert engine.ending(job) == Ending(INTERRUPTED)
-    (tmp_path / "node.txt").write_text("new")
+    node.write_text("new")
     Stub.alive = ["other", "new"]
     assert engine.ending(job) is None, "a node that has come since the last look"
 

@@ -31,6 +31,7 @@ class Made(pool.Pool):
     def __init__(self, options):
         super().__init__(options)
         self.script, self.submitted, self.told, self.opened = {}, [], [], []
+        self.turn = 0.0  # a run a job
 
     def open(self, launch):
         self.opened.append(True)
@@ -39,9 +40,9 @@ class Made(pool.Pool):
     def room(self):
         return self.options.width
 
-    def submit(self, configs):
-        self.submitted.append([path.parent.name for path in configs])
-        return [str(path) for path in configs]
+    def submit(self, keeper, turns):
+        self.submitted.append([Path(path).parent.name for one in turns for path in one.configs])
+        return [one.configs[0] for one in turns]
 
     def ending(self, job):
         run_id = Path(job).parent.name
@@ -103,7 +104,7 @@ def test_nothing_to_do_does_not_touch_the_engine(made):
 def test_a_run_that_is_put_back_is_submitted_again_and_not_counted(made):
     engine, launch, ids = made({0: [Ending(INTERRUPTED)] * 5 + [Ending(RECORDED)]}, retries=0)
     engine.run(launch)
-    assert [batch for batch in engine.submitted if ids[0] in batch][1:] == [[ids[0]]] * 5
+    assert [ids[0] in batch for batch in engine.submitted].count(True) == 6
     summary = launch.finish()
     assert (summary.outcomes, summary.executed) == ({"done": 4}, 4)
     assert launch.records.get(ids[0]).provenance["attempts"] == 1
@@ -130,15 +131,21 @@ def killed(*_):
 
 
 @pytest.mark.usefixtures("forking")
-@pytest.mark.parametrize(("count", "outcome"), [([4, 5], "oom"), ([4, 4], "killed")])
-def test_a_process_that_a_node_kills_for_memory_is_recorded_so_and_tried_again(made, monkeypatch, count, outcome):
+@pytest.mark.parametrize(("count", "outcome"), [([4, 5, 5, 6], "oom"), ([4, 4, 4, 4], "killed")])
+def test_a_process_that_a_node_kills_for_memory_is_recorded_so_and_tried_again(
+    made, monkeypatch, tmp_path, count, outcome
+):
     """The node tells by what its kernel counts; the launcher's own counts nothing."""
     engine, launch, ids = made({})
     counted = iter(count)
     with monkeypatch.context() as patched:
         patched.setattr(memory, "kills", lambda: next(counted))
         patched.setattr(node, "main", killed)
-        ending = Ending(*node.Attempt(".", 1.0)(str(launch.prepare(launch.todo[0], 1, {}))))
+        path = launch.prepare(launch.todo[ids[0]], 1, {})
+        node.Keeper(".", 1.0, 0)(node.Turns((str(path),), str(tmp_path / "diary")))
+    *_, (_, *said, again) = map(json.loads, (tmp_path / "diary").read_text().splitlines())
+    assert not again
+    ending = Ending(*said)
     assert ("memory" in ending.detail) == (outcome == "oom")
     engine.script = {ids[0]: [ending, Ending(RECORDED)], ids[1]: [ending]}
     engine.run(launch)
@@ -156,15 +163,15 @@ def test_what_another_launcher_makes_is_waited_for(made):
 
 def test_a_run_that_ends_elsewhere_before_its_process_looks_is_not_counted(made):
     engine, launch, _ = made()
-    runs = {run.id: run for run in launch.todo}
+    runs, submit = dict(launch.todo), engine.submit
 
-    def submit(configs):  # the launcher has looked, the process has not
-        for path in configs:
-            with launch.records.lock(path.parent.name):
-                worker.keep(runs[path.parent.name], launch.records, {"outcome": "done"}, "", 1)
-        return list(map(str, configs))
+    def submitted(keeper, turns):  # the launcher has looked, the process has not
+        for path in submit(keeper, turns):
+            with launch.records.lock(name := Path(path).parent.name):
+                worker.keep(runs[name], launch.records, {"outcome": "done"}, "", 1)
+        return [one.configs[0] for one in turns]
 
-    engine.submit, engine.ending = submit, lambda job: Ending(worker.attempt(Job.load(job), lambda: False))
+    engine.submit, engine.ending = submitted, lambda job: Ending(worker.attempt(Job.load(job), lambda: False))
     engine.run(launch)
     summary = launch.finish()
     assert (summary.outcomes, summary.executed, summary.elsewhere) == ({"done": 4}, 0, 4)
@@ -223,12 +230,12 @@ def test_a_deadline_counts_from_the_lock_and_not_in_the_queue(made):
 
     engine, launch, ids = made({0: [None] * 50 + [Ending(INTERRUPTED)]}, deadline=1e-6, width=4)
     launch.records.path(ids[0]).unlink()
-    launch.todo[:] = [run for run in launch.plan.runs if run.id == ids[0]]
+    launch.todo = {run.id: run for run in launch.plan.runs if run.id == ids[0]}
     submit, lock = engine.submit, launch.records.lock(ids[0])
 
-    def submitted(configs):
+    def submitted(*given):
         lock.acquire()
-        return submit(configs)
+        return submit(*given)
 
     def told(jobs, stop=engine.stop):
         stop(jobs)
@@ -255,11 +262,11 @@ def test_options_are_checked(options, said):
 
 def test_a_node_that_cannot_make_runs_says_why(tmp_path, made):
     _, launch, _ = made()
-    run, folder = launch.todo[0], launch.records.folder
+    run, folder = next(iter(launch.todo.values())), launch.records.folder
     assert "ABLATIONS_CACHE" in node.unfit(str(tmp_path / "elsewhere" / "run.json"))
     path = launch.prepare(run, 1, {}, "0123456789abcdef")
     assert "0123456789abcdef" in node.unfit(str(path))
-    code, detail = node.Attempt(str(tmp_path), 1.0)(str(path))
+    code, detail = node.Keeper(str(tmp_path), 1.0, 1)(node.Turns((str(path),), str(tmp_path / "diary")))
     assert code == UNFIT
     assert detail.startswith("node ")
     path = launch.prepare(run, 1, {}, None)

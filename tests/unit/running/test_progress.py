@@ -116,7 +116,7 @@ def test_no_time_is_told_before_the_pace_tells_it(tmp_path, monkeypatch):
     assert found.costs[large.id].flops > 10 * found.costs[small.id].flops
     monkeypatch.setattr("ablations.running.launch.time.monotonic", lambda: clock[0])
     launch = Launch(found, Records(tmp_path / "results"), 0, None, events.append)
-    launch.todo.remove(small)
+    del launch.todo[small.id]
     launch.begin(small)
     told = {"steps": 1000, "loss": 4.0, "tokens_per_second": 100.0}
     clock[0] += 10

@@ -101,13 +101,13 @@ def test_without_its_parent_a_run_waits_for_the_next_launch(tmp_path, trainings)
 def test_a_run_is_ready_when_its_parent_is_done(tmp_path, trainings):
     records = Records(tmp_path / "results")
     launch = Launch(planned(tmp_path, records, **TOY), records, 0, None, lambda event: None)
-    parent, child = launch.todo
+    parent, child = launch.todo.values()
     assert launch.ready(parent)
     assert not launch.ready(child)
-    launch.todo.remove(parent)
+    del launch.todo[parent.id]
     launch.begin(parent)
     assert not launch.ready(child)
-    assert launch.todo == [child]  # it waits
+    assert list(launch.todo) == [child.id]  # it waits
     launch.settle(parent, put(records, parent), here=True)
     assert launch.ready(child)
 
@@ -119,7 +119,7 @@ def test_a_run_is_ready_when_its_parent_is_done(tmp_path, trainings):
 def test_what_hung_a_shared_run_is_recorded_unless_its_own_process_was_killed(tmp_path, code, outcome, detail):
     records = Records(tmp_path / "results")
     launch = Launch(planned(tmp_path, records), records, 0, None, lambda event: None)
-    run = launch.todo.pop()
+    _, run = launch.todo.popitem()
     launch.begin(run)
     (meeting := records.work_folder(run.id) / "ranks-1").mkdir(parents=True)
     Meeting(meeting).fail(RankFailure(1, "oom", "no memory"))
@@ -176,7 +176,7 @@ def test_no_two_processes_wait_for_the_same_weights(tmp_path, trainings):
     with records.lock(first.id):
         (child,) = launch.takeable()
         assert child.parents == (second.id,)
-        (other,) = launch.todo
+        (other,) = launch.todo.values()
         assert worker.attempt(launch.job(other, None, {}), lambda: False) == HELD  # taken before the lock was
         assert made == []
     assert worker.attempt(launch.job(other, None, {}), lambda: False) == RECORDED
@@ -191,7 +191,7 @@ def test_a_run_that_is_made_again_is_named_and_counts_in_the_time_left(tmp_path,
     whole, own = (costing.seconds([found.costs[run.id]], found.speed) for run in (pretrained, tuned))
     monkeypatch.setattr("ablations.running.launch.time.monotonic", lambda: clock[0])
     launch = Launch(found, records, 0, None, events.append)
-    launch.begin(launch.todo.pop())
+    launch.begin(launch.todo.pop(tuned.id))
     clock[0] += 60
     told = {"steps": 4, "loss": 4.0, "tokens_per_second": 100.0}
     launch.emit("progress", tuned, progress={**told, "step": 1, "again": pretrained.id})
@@ -271,7 +271,7 @@ def test_a_run_begins_if_its_estimate_fits_the_time_that_is_left(tmp_path, train
     going.begin(taken)
     clock[0] += seconds
     assert left_behind(going) == ([], ["finetune", "pretrain"])  # the child of the first waits for it
-    assert [run.parent.id for run in going.todo] == [taken.id]
+    assert [run.parent.id for run in going.todo.values()] == [taken.id]
     assert left_behind(launch(None)) == (["pretrain", "pretrain"], [])
 
 
