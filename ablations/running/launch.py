@@ -164,17 +164,19 @@ class Launch:
         Behind a run follow those that start from it, as far as they fit.
         """
         turns: list[Run] = []
-        filled = 0.0
+        filled, is_full = 0.0, False
         for first in self.takeable():
             family = [first]
-            while family and (filled < seconds or not turns):
+            while family and not is_full:
                 turns.append(run := family.pop(0))
-                filled += self.planned_seconds(run.id)
+                took = self.planned_seconds(run.id)
+                filled += took
+                is_full = filled + took / 2 > seconds  # if the next is like this one
                 self.todo.pop(run.id, None)
                 family += [child for child in self._children.get(run.id, ()) if child.id in self.todo]
-            if filled >= seconds:
+            if is_full:
                 yield turns
-                turns, filled = [], 0.0
+                turns, filled, is_full = [], 0.0, False
         if turns:
             yield turns
 

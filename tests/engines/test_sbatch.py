@@ -9,7 +9,7 @@ from ablations.running import worker
 from ablations.running.engines import slurm
 from ablations.running.engines.node import Ending, Keeper, Turns
 from ablations.running.execute import chosen, execute
-from ablations.running.exit_codes import FAILED, INTERRUPTED, UNFIT
+from ablations.running.exit_codes import FAILED, INTERRUPTED, NO_MEMORY, UNFIT
 from ablations.running.launch import Launch
 from lightning_modules.config import ConfigError
 from lightning_modules.training.execution import ALONE, Execution
@@ -109,7 +109,7 @@ def test_what_is_not_asked_is_left_to_the_cluster(cluster, submitted):
         ("PREEMPTED", INTERRUPTED, False),
         ("NODE_FAIL", INTERRUPTED, False),
         ("TIMEOUT", -signal.SIGKILL, True),
-        ("OUT_OF_MEMORY", -signal.SIGKILL, False),
+        ("OUT_OF_MEMORY", NO_MEMORY, False),
     ],
 )
 def test_a_job_that_left_the_queue_without_a_result_ended_as_the_controller_says(
