@@ -48,6 +48,12 @@ def launch(grid: str, results: str) -> None:
     execute(plan(grids.read(grid), "smoke", records=records), records, "inline")
 
 
+def workers(grid: str, results: str) -> None:
+    """Executes a grid with four workers."""
+    records = Records(results)
+    execute(plan(grids.read(grid), "smoke", records=records), records, {"kind": "local", "slots": 4})
+
+
 def race(grid: str, results: str, told: str) -> None:
     """Executes a grid whose runs train nothing; each training adds a line to the file ``told``."""
 
@@ -90,6 +96,7 @@ def save_for_ever(path: str) -> None:
 CHILDREN: dict[str, Callable[..., None]] = {
     "launcher": launcher,
     "launch": launch,
+    "workers": workers,
     "race": race,
     "save_for_ever": save_for_ever,
     "stop_at_the_end": stop_at_the_end,

@@ -1,5 +1,8 @@
 """kill -9 at many moments, and many launchers at once."""
 
+import contextlib
+import math
+import os
 import random
 import re
 import signal
@@ -16,6 +19,7 @@ from ablations.measurements.measurements import Measurements
 from ablations.pages import tables
 from ablations.planning import grids
 from ablations.planning.plan import plan
+from ablations.running import attempts as running
 from ablations.running.execute import execute
 from lightning_modules.training.checkpoint import AtomicCheckpoints
 from tests import tiny
@@ -71,6 +75,52 @@ def test_a_grid_killed_at_many_moments_ends_as_if_undisturbed(cached, begin):
         assert contents(records) == contents(reference)
         assert table(grid, records, cached / f"table {number}") == table(grid, reference, cached / "table")
         assert list(records.folder.rglob("*.tmp")) == []
+
+
+def strike(records, launcher, noise):
+    """Kills the launcher or the worker of some run; returns whether there was something to kill."""
+    made = [one.pid for one in running.known(records) if records.is_locked(one.run_id)]
+    victim = noise.choice([launcher.pid, *made[:1]])
+    if launcher.poll() is not None:
+        return False
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(victim, signal.SIGKILL)
+        return True
+    return False
+
+
+def test_a_grid_whose_workers_and_launchers_are_killed_ends_as_if_undisturbed(cached, begin):
+    """24 runs by four workers; no run is lost, none is made after it has its record, and none is orphaned."""
+    grid = tiny.grid(cached, rates=str([round(0.05 * n, 2) for n in range(1, 13)]), steps=16)
+    reference, noise, count, started = Records(cached / "reference"), random.Random(SEED), 0, []
+    execute(plan(grids.read(grid), "smoke", records=reference), reference, "inline")
+    while count < MOMENTS:
+        records, final, ended = Records(cached / f"results {len(started)}"), {}, False
+        started.append(records)
+        while count < MOMENTS and not ended:
+            launcher = begin("workers", grid, records.folder)
+            until(lambda: launcher.poll() is not None or list(running.known(records)))
+            while launcher.poll() is None and count < MOMENTS:
+                time.sleep(noise.uniform(0.02, 0.5))
+                count += strike(records, launcher, noise)
+            launcher.kill()
+            ended = launcher.wait() == 0
+            stories = attempts(records)
+            now = {run_id: (said, stories[run_id]) for run_id, said in contents(records).items()}
+            assert {run_id: now[run_id] for run_id in final} == final
+            assert records.verify() == []
+            final = {run_id: now[run_id] for run_id in now if records.get(run_id).final}
+    for records in started:
+        until(lambda: begin("workers", grid, records.folder).wait() == 0 and contents(records) == contents(reference))
+        assert len(contents(records)) == 24
+        assert all(sum(line.endswith("done") for line in story) <= 1 for story in attempts(records).values())
+        assert list(running.known(records)) == []
+    altered, record = Records(cached / "altered"), next(iter(reference.all()))
+    metrics = {**record.metrics, "heldout.loss": math.nextafter(record.metrics["heldout.loss"], math.inf)}
+    for one in reference.all():
+        with altered.lock(one.id):
+            altered.put(record.model_copy(update={"metrics": metrics, "checksum": ""}) if one.id == record.id else one)
+    assert contents(altered) != contents(reference)
 
 
 @pytest.mark.parametrize("other", [False, True], ids=["same file system", "another file system"])

@@ -71,7 +71,7 @@ def quick(cached, monkeypatch):
         with told.open("a") as file:
             file.write(f"{run.id} {os.getpid()}\n")
         obstacles.get(run.id, lambda watch: None)(watch)
-            return Fitted(metrics={"heldout.loss": float(run.seed)})
+        return Fitted(metrics={"heldout.loss": float(run.seed)})
 
     monkeypatch.setattr(worker, "_made", made)
     return told, obstacles
