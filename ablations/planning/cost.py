@@ -17,10 +17,10 @@ from lightning_modules.system import System
 # one thread of a current server core in bfloat16, one data-centre GPU at small models.
 ASSUMED_SPEED = {"cpu": 2e11, "gpu": 3e13}
 
-# Seconds that no step accounts for, measured with few steps on server cores. Each run starts a process, imports our
-# code, opens its stores, trains a slow first step and writes a record; an execution first imports torch and Lightning.
-# A run that builds a tokenizer and a token store first takes longer, once per text.
-RUN_START, LAUNCH_START = 2.0, 4.0
+# Seconds that no step accounts for, measured with few steps on server cores. Each run builds its model, measures, and
+# writes a record; an execution first imports torch, Lightning and our code, in a worker that stays. A run that builds a
+# tokenizer and a token store first takes longer, once per text.
+RUN_START, LAUNCH_START = 0.3, 5.5
 
 _LIKE = 2.0  # runs of like size differ by less than this factor in FLOPs per token
 _TELLING = 10.0  # seconds; the speed of a shorter run is that of its start

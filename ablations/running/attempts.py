@@ -17,7 +17,10 @@ from ablations.core import provenance
 from ablations.core.disk.locks import FOLDER
 from ablations.core.store import Records, write
 from ablations.running import signals
-from ablations.schema.record import Record
+from ablations.running.exit_codes import FAILED, NO_MEMORY
+from ablations.running.ranks import memory
+from ablations.running.ranks.meeting import Meeting
+from ablations.schema.record import Outcome, Record
 from lightning_modules.files import read
 
 
@@ -91,6 +94,24 @@ def known(records: Records) -> Iterator[Attempt]:
     folder = records.folder / FOLDER / "attempts"
     found = (_read(path, records.folder) for path in folder.glob("*.json"))
     yield from sorted(filter(None, found), key=lambda attempt: attempt.since)
+
+
+def outcome_of_death(code: int, folder: Path) -> tuple[Outcome, str]:
+    """The outcome of an attempt whose process ended without a record, and its detail.
+
+    Args:
+        code: Its exit code; negative for the signal that it died of.
+        folder: The work folder of the run.
+    """
+    if code == FAILED and (rank := Meeting.left(folder)):
+        return rank.outcome, str(rank)
+    if code == NO_MEMORY:
+        return "oom", memory.KILLED
+    return (
+        ("killed", f"the process died of signal {-code}")
+        if code < 0
+        else ("failed", f"the process ended with code {code}")
+    )
 
 
 def _path(records: Records, run_id: str) -> Path:

@@ -20,7 +20,6 @@ from ablations.planning.plan import Plan
 from ablations.running import attempts as attempt_files
 from ablations.running import estimate, exit_codes, worker
 from ablations.running.job import FILE, Job
-from ablations.running.outcomes import outcome_of_death
 from ablations.running.ranks import memory
 from ablations.running.summary import Failure, Summary
 from ablations.schema.record import PASSING, Outcome, Record
@@ -348,7 +347,7 @@ class Launch:
 
     def bury(self, run: Run, code: int, forced: Outcome | None, detail: str = "") -> int:
         """Records the attempt of a worker that died without a record, and returns a code of `exit_codes`."""
-        own, died = outcome_of_death(code, self.records.work_folder(run.id))
+        own, died = attempt_files.outcome_of_death(code, self.records.work_folder(run.id))
         stopped = f"stopped after {self.deadline:g} s" if forced == "timeout" and self.deadline else ""
         try:
             with self.records.lock(run.id).acquire(timeout=5):

@@ -6,9 +6,6 @@ import sys
 import traceback
 from pathlib import Path
 
-from ablations.running.exit_codes import FAILED, NO_MEMORY
-from ablations.running.ranks import memory
-from ablations.running.ranks.meeting import Meeting
 from ablations.schema.record import Outcome
 from lightning_modules.config import ConfigError
 from lightning_modules.files import open_end
@@ -44,24 +41,6 @@ def outcome_of(error: Exception) -> tuple[Outcome, str]:
     lines = [f"{_place(f.filename)}:{f.lineno} in {f.name}" for f in traceback.extract_tb(error.__traceback__)]
     message = f"{type(error).__name__}: {' '.join(_place(str(error)).split())}"[:1000]
     return "failed", "\n".join([message, *lines[: -_TRACEBACK_LINES - 1 : -1]])
-
-
-def outcome_of_death(code: int, folder: Path) -> tuple[Outcome, str]:
-    """The outcome of an attempt whose process ended without a record, and its detail.
-
-    Args:
-        code: Its exit code; negative for the signal that it died of.
-        folder: The work folder of the run.
-    """
-    if code == FAILED and (rank := Meeting.left(folder)):
-        return rank.outcome, str(rank)
-    if code == NO_MEMORY:
-        return "oom", memory.KILLED
-    return (
-        ("killed", f"the process died of signal {-code}")
-        if code < 0
-        else ("failed", f"the process ended with code {code}")
-    )
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -32,7 +32,7 @@ from ablations.running.exit_codes import (
     SPENT,
 )
 from ablations.running.job import Job
-from ablations.running.outcomes import LOG, log_to, outcome_of, outcome_of_death
+from ablations.running.outcomes import LOG, log_to, outcome_of
 from ablations.running.ranks import beside
 from ablations.schema.kinds import KINDS, Watch
 from ablations.schema.record import PASSING, Record, checksum
@@ -157,7 +157,9 @@ def _bury(run: Run, records: Records, folder: Path, death: tuple[int, str] | Non
     if dead is None:
         return
     outcome, detail = (
-        outcome_of_death(death[0], folder) if death else ("killed", f"{dead.place} ended without a record")
+        attempt_files.outcome_of_death(death[0], folder)
+        if death
+        else ("killed", f"{dead.place} ended without a record")
     )
     detail = death[1] or detail if death else detail
     note(folder, f"run {run.id} attempt {dead.number}: {detail}")
