@@ -156,12 +156,10 @@ def _bury(run: Run, records: Records, folder: Path, death: tuple[int, str] | Non
     dead = attempt_files.of(records, run.id)
     if dead is None:
         return
-    outcome, detail = (
-        attempt_files.outcome_of_death(death[0], folder)
-        if death
-        else ("killed", f"{dead.place} ended without a record")
-    )
-    detail = death[1] or detail if death else detail
+    outcome, detail = "killed", f"{dead.place} ended without a record"
+    if death:
+        outcome, ended = attempt_files.outcome_of_death(death[0], folder)
+        detail = death[1] or ended
     note(folder, f"run {run.id} attempt {dead.number}: {detail}")
     if dead.number > attempt_files.recorded(records.get(run.id)):  # else a launcher has recorded it
         keep(run, records, {"outcome": outcome, "detail": detail}, dead.since, dead.number, here=False)

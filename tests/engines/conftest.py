@@ -1,6 +1,9 @@
 """What these tests share: their marks, and a grid with what the local executor makes of it."""
 
+import contextlib
+import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -8,6 +11,7 @@ import pytest
 from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import Plan, plan
+from ablations.running import attempts as running
 from ablations.running.execute import execute
 from ablations.study import Study
 from tests import tiny
@@ -60,6 +64,17 @@ def in_the_middle(act, runs=2):
 def interrupt():
     """What Ctrl-C does."""
     raise KeyboardInterrupt
+
+
+def deadly(records: Records, run_id: str):
+    """An ``on_event`` that lets a run die of SIGSEGV whenever it trains."""
+
+    def tell(event):
+        if event.kind == "progress" and event.run_id == run_id and (made := running.of(records, run_id)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(made.pid, signal.SIGSEGV)
+
+    return tell
 
 
 def published(grid: Path, records: Records, folder: Path) -> dict[str, bytes]:

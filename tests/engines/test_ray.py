@@ -13,7 +13,7 @@ from ablations.study import Study
 from lightning_modules.config import ConfigError
 from lightning_modules.training.execution import Execution
 from tests import tiny
-from tests.engines.conftest import in_the_middle, interrupt, planned, published
+from tests.engines.conftest import deadly, in_the_middle, interrupt, planned, published
 from tests.faults.support import attempts, contents, until
 
 cluster_utils = pytest.importorskip("ray.cluster_utils")
@@ -61,6 +61,18 @@ def test_interrupted_and_bereft_of_a_node_a_grid_loses_nothing(undisturbed, reco
     pages = [published(grid, store, tmp_path / name) for store, name in ((records, "ray"), (Records(folder), "local"))]
     assert {"tiny/smoke/table.md", "tiny/smoke/table.csv", "tiny/smoke/README.md"} <= pages[0].keys()
     assert pages[0] == pages[1]
+
+
+def test_a_run_that_always_dies_costs_its_task_no_other(undisturbed, records, one_core):
+    grid, _, expected = undisturbed
+    found = planned(grid, records)
+    poison, other = (run.id for run in found.runs)
+    asked = {"kind": "ray", "address": one_core.address}
+    summary = execute(found, records, asked, retries=1, on_event=deadly(records, poison))
+    assert (summary.outcomes, summary.executed) == ({"done": 1, "killed": 1}, 3)
+    record = records.get(poison)
+    assert (record.detail, record.provenance["attempts"]) == ("the process died of signal 11", 2)
+    assert contents(records)[other] == expected[other]
 
 
 class CutOff:

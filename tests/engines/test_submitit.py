@@ -10,7 +10,7 @@ from ablations.core.store import Records
 from ablations.running.execute import execute
 from lightning_modules.training.execution import Execution
 from tests import tiny
-from tests.engines.conftest import in_the_middle, interrupt, planned
+from tests.engines.conftest import deadly, in_the_middle, interrupt, planned
 from tests.faults.support import attempts, contents, gone
 
 pytest.importorskip("submitit")
@@ -30,6 +30,12 @@ def jobs() -> list[psutil.Process]:
     below = psutil.Process(os.getpid()).children(recursive=True)
     found = [process for process in below if "submitit.core._submit" in command(process)]
     return found + [process for job in found for process in job.children(recursive=True)]
+
+
+def submitted(folder) -> list[str]:
+    """What a run's log says of its jobs."""
+    lines = (folder / "log.txt").read_text().splitlines()
+    return [line.partition(" ")[2] for line in lines if "submitted in job" in line]
 
 
 def warn():
@@ -65,6 +71,20 @@ def test_out_of_time_once_too_often_they_are_timed_out_and_go_on_later(undisturb
     }
     assert execute(planned(grid, records), records, "local").outcomes == {"done": 2}
     assert contents(records) == expected
+
+
+def test_a_run_that_always_dies_costs_its_job_no_other(undisturbed, records):
+    grid, _, expected = undisturbed
+    found = planned(grid, records)
+    poison, other = (run.id for run in found.runs)
+    one_job = {**STAND_IN, "parallel": 1}
+    summary = execute(found, records, one_job, retries=1, on_event=deadly(records, poison))
+    assert (summary.outcomes, summary.executed) == ({"done": 1, "killed": 1}, 3)
+    record = records.get(poison)
+    assert (record.detail, record.provenance["attempts"]) == ("the process died of signal 11", 2)
+    assert contents(records)[other] == expected[other]
+    (said,) = {line for folder in records.work_folders() for line in submitted(folder)}
+    assert "submitted in job" in said
 
 
 @pytest.fixture(scope="module")
