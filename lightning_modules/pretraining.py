@@ -285,4 +285,4 @@ def _fitted(system: System, data: PretrainingData, recorder: Recorder, seconds: 
         "tokens_per_second": tokens / seconds,
         "parameters": float(system.parameters()),
     }
-    return Fitted(metrics=metrics, curve=curve, cost=cost)
+    return Fitted(metrics=metrics, curve=curve, cost=cost, devices=recorder.devices)

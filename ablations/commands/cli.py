@@ -36,7 +36,7 @@ from ablations.commands import (
     simulate,
     tokenizer,
 )
-from ablations.commands.stores import bars, clean, keep, note, sync
+from ablations.commands.stores import bars, clean, keep, note, pack, sync, unpack
 from ablations.commands.summary import tell_results
 from ablations.commands.terminal import (
     USUAL,
@@ -475,6 +475,8 @@ PANELS: dict[str, list[tuple[str, Callable[..., None], str]]] = {
     "Share": [
         ("sync", sync.command, "sync s3://my-bucket/ablations"),
         ("keep", keep.command, "keep RUN"),
+        ("pack", pack.command, "pack masking_ratio --scale lease --output lease.tar.xz --split 15MB"),
+        ("unpack", unpack.command, "unpack results.tar.xz"),
     ],
     "Maintain": [
         ("verify", verify, "verify"),

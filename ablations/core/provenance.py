@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 from datetime import UTC, datetime
@@ -16,11 +17,14 @@ import lightning_modules
 from ablations.core.disk import environments, locks
 from ablations.core.machine import gpus
 from ablations.core.store import check_inside, write
+from lightning_modules.files import read_text
 from lightning_modules.places import checkout
 
 PACKAGES = (Path(__file__).parents[1], Path(lightning_modules.__file__).parent)  # folders of all our code
 TOLD = "ABLATIONS_CODE"  # the variable with the answer of `code`, as JSON
-_CODE = ("lightning_modules", "ablations", "pyproject.toml")  # results change while a grid runs; they are not code
+CODE = ("lightning_modules", "ablations", "pyproject.toml")  # results change while a grid runs; they are not code
+THEN = " then "  # between the device classes of a run that was resumed on another one: a class of its own
+ARCHIVED = ".git_archival.txt"  # says ``node: COMMIT`` in a source tree without git, as archives of git have it
 
 
 def now() -> str:
@@ -28,7 +32,8 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _git(*arguments: str) -> str | None:
+def git(*arguments: str) -> str | None:
+    """What git says of the checkout; None without git or a checkout, and if it fails."""
     root = checkout()  # an installed package may lie in a repository of something else
     if root is None or shutil.which("git") is None:
         return None
@@ -45,12 +50,26 @@ def code() -> dict[str, Any]:
     """The commit, and whether tracked or untracked code differs from it; both None without git or a checkout.
 
     They are as this process finds them first, since it runs the code of that moment. A copy of a launcher's code on
-    another machine says what the launcher said of it in ``ABLATIONS_CODE``.
+    another machine says what the launcher said of it in ``ABLATIONS_CODE``, and one from a pack what its archive says.
     """
+    if (commit := archived()) is not None:
+        return {"commit": commit, "dirty": False}
     if checkout() is None and (told := os.environ.get(TOLD)):
         return json.loads(told)
-    status = _git("--no-optional-locks", "status", "--porcelain", "--", *_CODE)
-    return {"commit": _git("rev-parse", "--verify", "HEAD"), "dirty": None if status is None else bool(status)}
+    status = git("--no-optional-locks", "status", "--porcelain", "--", *CODE)
+    return {"commit": git("rev-parse", "--verify", "HEAD"), "dirty": None if status is None else bool(status)}
+
+
+def archived() -> str | None:
+    """The commit of a source tree that came without git, as in a pack; None if there is no such word."""
+    root = checkout()
+    if root is None or (root / ".git").exists():
+        return None
+    try:
+        found = re.search(r"^node: ([0-9a-f]{40}([0-9a-f]{24})?)$", read_text(root / ARCHIVED, 1000), re.MULTILINE)
+    except (OSError, ValueError):
+        return None
+    return found[1] if found else None
 
 
 @cached

@@ -25,6 +25,7 @@ from ablations.core.formatting import (
     printable,
     quantity,
 )
+from ablations.core.provenance import THEN
 from ablations.figures import alignments, grid_figures
 from ablations.measurements import trunks
 from ablations.measurements.measurements import Measurements, device_class
@@ -282,6 +283,8 @@ def _cost(plan: Planned, measured: Measurements) -> str:
     total = {name: sum(record.cost.get(name, 0.0) for record in records) for name in ("seconds", "tokens", "flops")}
     devices = ", ".join(sorted({printable(device_class(record)) for record in records} - {""}))
     where = f" on {markdown_text(devices)}" if devices else ""
+    moved = sum(THEN in device_class(record) for record in records)
+    where += f" ({moved} resumed on another kind of device)" if moved else ""
     return (
         f"{len(records)} runs, {duration(total['seconds'])} of computing{where}, {quantity(total['tokens'])} tokens, "
         f"{quantity(total['flops'])} floating-point operations{_commits(records)}."

@@ -180,8 +180,9 @@ def _recorded(run: Run, records: Records, watch: Watch, attempts: int, started: 
         fitted = _made(run, records, watch)
         result = {"outcome": "done", "metrics": fitted.metrics, "curve": fitted.curve, "cost": fitted.cost}
         result |= {"layers": fitted.layers, "examples": fitted.examples}
+        result["provenance"] = {"device": provenance.THEN.join(fitted.devices)} if len(fitted.devices) > 1 else {}
         if fitted.sums:
-            result["provenance"] = {heldout.ENTRY: records.put_sums(run.id, fitted.sums)}
+            result["provenance"] |= {heldout.ENTRY: records.put_sums(run.id, fitted.sums)}
     except Interrupted:
         note(folder, f"run {run.id} attempt {attempts} interrupted; the next attempt continues from its checkpoint")
         return INTERRUPTED

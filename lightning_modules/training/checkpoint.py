@@ -52,8 +52,9 @@ def resumable(path: Path, module: pl.LightningModule, execution: Execution = ALO
 
     One that is damaged, or of another run, is renamed to ``unusable.ckpt`` with a word on standard error, and the
     training begins at step 0; it ends in the same numbers. PyTorch alone reads altered weights without a word. So is a
-    checkpoint of other devices: see `Execution.sharing`. An earlier checkpoint names no run; names and shapes of its
-    weights have to fit.
+    checkpoint of another number of devices: see `Execution.sharing`. One of another kind of device is resumed, and the
+    recorder notes both (`Fitted.devices`): dropout and rounding go on as they are there. An earlier checkpoint names no
+    run; names and shapes of its weights have to fit.
 
     Args:
         path: The file of the last checkpoint.
@@ -62,6 +63,28 @@ def resumable(path: Path, module: pl.LightningModule, execution: Execution = ALO
         run_id: The training, as `AtomicCheckpoints` has it; empty for a checkpoint of any.
     """
     return ranks.agreed(_usable(path, module, execution, run_id) if ranks.rank() == 0 else None)
+
+
+def steps(path: Path, run_id: str) -> int:
+    """The steps that the checkpoint of a training has made.
+
+    Raises:
+        ValueError: If it is damaged, no checkpoint of this project, or of another run.
+        OSError: If it cannot be read.
+    """
+    open_plain(path, path.parent).close()
+    try:
+        with zipfile.ZipFile(path) as archive:
+            altered = archive.testzip()
+        held = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        made, of = held["global_step"], held[_RUN]
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # see `_usable`
+        raise ValueError(f"is no checkpoint ({type(error).__name__})") from None
+    if altered is not None or type(made) is not int or of != run_id:
+        raise ValueError(f"is damaged, or the checkpoint of another run than {run_id}")
+    return made
 
 
 def _usable(path: Path, module: pl.LightningModule, execution: Execution, run_id: str) -> Path | None:

@@ -52,7 +52,8 @@ class Progress:
 @dataclass
 class Fitted:
     """The results of a training: final metrics, a curve of at most 64 points, statistics by layer, packed scores of
-    examples, held-out losses by sequence for a file of their own, and costs.
+    examples, held-out losses by sequence for a file of their own, costs, and the kinds of devices that it was made on,
+    in order: several if a checkpoint was resumed on another kind.
     """
 
     metrics: dict[str, float | bool] = field(default_factory=dict)
@@ -61,6 +62,7 @@ class Fitted:
     examples: dict[str, str] = field(default_factory=dict)
     sums: dict[str, Any] = field(default_factory=dict)
     cost: dict[str, float] = field(default_factory=dict)
+    devices: list[str] = field(default_factory=list)
 
 
 class Diverged(Exception):
@@ -117,6 +119,7 @@ class Recorder(pl.Callback):
         self.curve: dict[str, list[float]] = {"step": [], "tokens": []}
         self.tick = max(1, min(50, course.steps // 64))
         self.seconds = 0.0  # of training, over all resumptions
+        self.devices: list[str] = []  # kinds, in order
         self._since = self._saved = time.monotonic()
         self._window: dict[str, list[float]] = {}
         self._first_step = self._step = 0
@@ -124,11 +127,13 @@ class Recorder(pl.Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """The state that a resumed training needs."""
-        return {"curve": self.curve, "seconds": self.elapsed(), "window": self._window}
+        state = {"curve": self.curve, "seconds": self.elapsed(), "window": self._window}
+        return state | {"devices": self.devices}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restores what `state_dict` saved."""
         self.curve, self.seconds, self._window = (state_dict[key] for key in ("curve", "seconds", "window"))
+        self.devices = list(state_dict.get("devices", []))  # earlier checkpoints say none
 
     def elapsed(self) -> float:
         """Seconds of training so far."""
@@ -144,8 +149,11 @@ class Recorder(pl.Callback):
             signal.signal(signal.SIGTERM, self._on_sigterm)
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Starts the clock."""
+        """Starts the clock, and notes the device."""
         self.on_validation_start(trainer, module)
+        device = module.device
+        kind = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+        self.devices += [kind] * (self.devices[-1:] != [kind])
         self._since = self._saved = time.monotonic()
         self._first_step = self._step = trainer.global_step
 

@@ -1,7 +1,7 @@
 """``ablations sync``: the records of this store and of one elsewhere, united."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -46,7 +46,8 @@ def command(
             raise ConfigError([Problem("URL", f"there is no store at {there.address}. Check the address.")])
         with bar("records", form) as on_step:
             report = unite(here, there, push=not pull_only, pull=not push_only, dry_run=dry_run, on_step=on_step)
-        _tell(report, there.address, form, dry_run)
+        data, people = told(report, there.address, dry_run)
+        tell(data, form, "pulled", *people)
         if not report.whole:
             raise typer.Exit(1)
 
@@ -63,4 +64,4 @@ def _tell(report: "Report", address: str, form: Format, dry_run: bool) -> None:
     if report.pulled and not dry_run:
         people.append("next:  ablations tables")
     said = asdict(report) | {"damages": [{"store": place, **asdict(damage)} for place, damage in report.damages]}
-    tell({"store": address, **said}, form, "pulled", *people)
+    return {"store": address, **said}, people

@@ -161,7 +161,7 @@ class _Union:
         """
         if not self._may_write(target):
             return
-        for name in _companions(record):
+        for name in companions(record):
             is_old = anew and name.endswith(".heldout")
             if name not in self.files[source] or (name in self.files[target] and not is_old):
                 continue
@@ -241,7 +241,8 @@ def _damage(name: str, raw: bytes | Flawed, digest: str | None) -> Damage | None
     return None
 
 
-def _companions(record: Record) -> Iterator[str]:
+def companions(record: Record) -> Iterator[str]:
+    """The files that belong to a record, whether or not they are there, relative to the store."""
     if environment := environments.recorded(record):
         yield environments.file(environment)
     yield heldout.name(record.id)
