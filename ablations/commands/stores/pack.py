@@ -86,7 +86,7 @@ def command(
                 words = [word for option, given in several for one in given or () for word in (option, one)]
                 packed = _away(plan, records, [str(grid), "--scale", plan.scale, *words], wheels)
             rows = archive.table(packed.files)
-            sizes = [{"MB": f"{row.size / 1e6:.1f}", "MB packed, about": f"{row.packed / 1e6:.1f}"} for row in rows]
+            sizes = [{"MB": f"{row.size / 1e6:.2f}", "MB packed, about": f"{row.packed / 1e6:.2f}"} for row in rows]
             pairs = zip(rows, sizes, strict=True)
             listing([{"part": row.part, "files": row.files, **size} for row, size in pairs], Format.table, "part")
         made = archive.write(output, packed.told, packed.files, most)

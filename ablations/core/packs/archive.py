@@ -1,7 +1,9 @@
 """Writes packs: the archive that `unpack` reads, equal bytes for equal content, in one file or in parts."""
 
+import contextlib
 import errno
 import hashlib
+import io
 import json
 import lzma
 import os
@@ -9,7 +11,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from ablations.core.packs import unpack
 from lightning_modules.config import ConfigError, Problem
@@ -72,12 +74,11 @@ def write(output: Path, told: Mapping[str, Any], files: Mapping[str, Source], sp
         manifest = {"format": unpack.FORMAT, **told, "bytes": sum(size for _, size, _ in listed), "files": listed}
         output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{output.name}.", suffix=".tmp", dir=output.parent) as hidden:
-            pieces = _Pieces(Path(hidden), split)
-            pieces.write_all(_compressed(_archive(manifest, files)))
-            ends = [f".{number:02d}" for number in range(1, len(pieces.paths) + 1)] if split else [""]
+            pieces = _in_pieces(_compressed(_archive(manifest, files)), Path(hidden), split)
+            ends = [f".{number:02d}" for number in range(1, len(pieces) + 1)] if split else [""]
             made = [output.with_name(output.name + end) for end in ends]
             (Path(hidden) / SCRIPT).write_bytes(script)
-            for piece, path in [*zip(pieces.paths, made, strict=True)][::-1]:  # the first is the last to appear
+            for piece, path in [*zip(pieces, made, strict=True)][::-1]:  # the first is the last to appear
                 os.replace(piece, path)
             os.replace(Path(hidden) / SCRIPT, output.with_name(SCRIPT))
     except unpack.Unfit as error:
@@ -118,26 +119,19 @@ def _compressed(content: Iterator[bytes]) -> Iterator[bytes]:
     yield packer.flush()
 
 
-class _Pieces:
-    """Numbered files of a folder, each filled up to a size before the next begins."""
-
-    def __init__(self, folder: Path, most: int | None) -> None:
-        self.folder, self.most, self.paths = folder, most, []
-
-    def write_all(self, content: Iterator[bytes]) -> None:
-        file, room = self._next()
+def _in_pieces(content: Iterator[bytes], folder: Path, most: int | None) -> list[Path]:
+    """Writes numbered files of a folder, each filled up to a size before the next begins."""
+    paths: list[Path] = []
+    with contextlib.ExitStack() as files:
+        room, file = 0, io.BytesIO()
         for chunk in content:
             while chunk:
                 if not room:
-                    file.close()
-                    file, room = self._next()
-                file.write(chunk[:room])
-                chunk, room = chunk[room:], room - len(chunk[:room])
-        file.close()
-
-    def _next(self) -> tuple[BinaryIO, int]:
-        self.paths.append(self.folder / f"{len(self.paths):04d}")
-        return self.paths[-1].open("xb"), self.most or 1 << 62
+                    files.close()
+                    paths.append(folder / f"{len(paths):04d}")
+                    file, room = files.enter_context(paths[-1].open("xb")), most or 1 << 62
+                chunk, room = chunk[file.write(chunk[:room]) :], room - len(chunk[:room])
+    return paths
 
 
 def _chunks(source: Source) -> Iterator[bytes]:
