@@ -72,18 +72,15 @@ def steps(path: Path, run_id: str) -> int:
         ValueError: If it is damaged, no checkpoint of this project, or of another run.
         OSError: If it cannot be read.
     """
-    open_plain(path, path.parent).close()
     try:
-        with zipfile.ZipFile(path) as archive:
-            altered = archive.testzip()
-        held = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        held = _read(path)
         made, of = held["global_step"], held[_RUN]
     except (OSError, MemoryError):
         raise
     except Exception as error:  # see `_usable`
         raise ValueError(f"is no checkpoint ({type(error).__name__})") from None
-    if altered is not None or type(made) is not int or of != run_id:
-        raise ValueError(f"is damaged, or the checkpoint of another run than {run_id}")
+    if type(made) is not int or of != run_id:
+        raise ValueError(f"is the checkpoint of another run than {run_id}")
     return made
 
 
@@ -106,15 +103,20 @@ def _usable(path: Path, module: pl.LightningModule, execution: Execution, run_id
     return path
 
 
-def _check(path: Path, module: pl.LightningModule, execution: Execution, run_id: str) -> None:
+def _read(path: Path) -> dict[str, Any]:
+    """What a checkpoint holds, compared with its CRCs, which PyTorch does not read."""
     open_plain(path, path.parent).close()
     with zipfile.ZipFile(path) as archive:
         if (altered := archive.testzip()) is not None:
             raise ValueError(f"{altered} is not as it was written")
     try:
-        held = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except pickle.UnpicklingError:  # its message advises to load whatever it holds, which can run any program
         raise ValueError("it is no checkpoint of this project: it holds more than tensors, numbers and texts") from None
+
+
+def _check(path: Path, module: pl.LightningModule, execution: Execution, run_id: str) -> None:
+    held = _read(path)
     # in their order too: the optimiser's moments have no names, the n-th are of the n-th parameter
     found, made = (
         [(name, tensor.shape) for name, tensor in state.items()] for state in (held["state_dict"], module.state_dict())

@@ -14,9 +14,11 @@ from typer.testing import CliRunner
 from ablations.commands import checkpoints, cli, evaluate, simulate, tokenizer
 from ablations.commands.data_sets import pairs
 from ablations.commands.terminal import Format
+from ablations.core.packs import archive
 from ablations.core.store import Records
 from ablations.inspection import trained
 from ablations.planning import grids
+from ablations.running import packing
 from ablations.study import Study
 from lightning_modules.analysis import probes
 from lightning_modules.data.formats.summary import Summary
@@ -31,6 +33,7 @@ TOLD = dict.fromkeys(tokenizer._HEADINGS.keys() - {"longest"}, 0.5)  # of a toke
 RUN = "RUN"  # stands for the id of a run below
 FOLDER = "FOLDER"  # stands for an empty folder
 QUEUE = "QUEUE"  # stands for the file of a campaign
+PACK = "PACK"  # stands for a pack of results
 
 
 def leaves(command, *words):
@@ -70,6 +73,7 @@ CALLS = {
     "logs": [RUN],
     "new": ["depth", "--axis", "model.num_layers=1,2"],
     "note": [RUN, "for the talk"],
+    "pack": ["--results", "--output", "depth.tar.xz"],
     "params": ["roberta_base"],
     "plan": ["masking_ratio", "--scale", "smoke"],
     "prepare": ["masking_ratio", "--scale", "smoke", "--seeds", "1"],
@@ -84,6 +88,7 @@ CALLS = {
     "systems": [],
     "tables": [],
     "tokenizer stats": ["--scale", "smoke"],
+    "unpack": [PACK],
     "verify": [],
 }
 AGAIN = {  # other forms of the answer
@@ -116,7 +121,10 @@ def call(results, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "nice", lambda more: None)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     run_id = records.files()[0].stem
-    stands_for = {RUN: run_id, QUEUE: str(queue), FOLDER: str(tmp_path / "pictures")}
+    stands_for = {RUN: run_id, QUEUE: str(queue), FOLDER: str(tmp_path / "pictures"), PACK: str(tmp_path / "p.tar.xz")}
+    stands_for |= {name: str(tmp_path / name) for name in ("depth.tar.xz", "width.tar.xz")}
+    packed = packing.of_results(records)
+    archive.write(tmp_path / "p.tar.xz", packed.told, packed.files)
     (records.work_folder(run_id)).mkdir(parents=True)
     (records.work_folder(run_id) / "log.txt").write_text("it began\n")
     _make_up(monkeypatch, tmp_path)
@@ -210,7 +218,8 @@ def test_every_command_answers_programs(words, call, monkeypatch):
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_the_folder_of_results_has_one_name(words):
-    assert "--results" not in _options(COMMANDS[words])
+    found = [parameter for parameter in COMMANDS[words].params if "--results" in parameter.opts]
+    assert all(parameter.is_flag for parameter in found)  # it names no folder
 
 
 def printed():

@@ -22,6 +22,7 @@ _OWN = "a file of the package itself"
 _KERNEL = "a file of the kernel"
 _DIGEST = "a file of the cache, whose digest has just been compared"
 _NEW = "writes what it has just made, and what nobody else could have put there"
+_SCRIPT = "runs without the package, and has seen that it is a plain file"
 _FOLDER = "opens a folder, for its lock or to flush it"
 _CHECKED = "a library, after `open_plain` or `read` of the same path"
 ROWS = {
@@ -32,6 +33,12 @@ ROWS = {
     "ablations/core/disk/publishing.py: turn": _FOLDER,
     "ablations/core/notebooks.py: _declared": _CHECKED,
     "ablations/core/notebooks.py: _execute": _CHECKED,
+    "ablations/core/packs/archive.py: _check_free": _OWN,
+    "ablations/core/packs/archive.py: _in_pieces": _NEW,
+    "ablations/core/packs/archive.py: write": _OWN,
+    "ablations/core/packs/unpack.py: _bytes": _SCRIPT,
+    "ablations/core/packs/unpack.py: _held": _FOLDER,
+    "ablations/core/packs/unpack.py: lay_out": _NEW,
     "ablations/core/provenance.py: fingerprint": _OWN,
     "ablations/literature/published_values.py: read": _OWN,
     "ablations/pages/parameters_page.py: damages": _NEW,
@@ -40,6 +47,7 @@ ROWS = {
     "ablations/running/engines/node.py: unfit": "a job, read before it is known whether the code can be imported",
     "ablations/running/engines/ray.py: copied": _OWN,
     "ablations/running/inference.py: _processor": _KERNEL,
+    "ablations/running/packing.py: _at": _NEW,
     "ablations/running/ranks/meeting.py: Meeting._put": _NEW,
     "ablations/running/ranks/memory.py: kills": _KERNEL,
     "ablations/running/worker.py: _Reporter.__call__": _NEW,
@@ -60,7 +68,7 @@ ROWS = {
     "lightning_modules/tasks/pins.py: _code": _OWN,
     "lightning_modules/tasks/pins.py: _entries": _OWN,
     "lightning_modules/tasks/reading/pieces.py: Pieces._read": _DIGEST,
-    "lightning_modules/training/checkpoint.py: _check": _CHECKED,
+    "lightning_modules/training/checkpoint.py: _read": _CHECKED,
     "lightning_modules/training/weights.py: _opened": _CHECKED,
     "lightning_modules/zero_shot/sources.py: Source.pin": _OWN,
 }

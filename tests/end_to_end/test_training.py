@@ -9,7 +9,13 @@ import pytorch_lightning as pl
 import torch
 from safetensors.torch import load_file
 
+from ablations.core.store import Records
+from ablations.running import worker
+from ablations.running.exit_codes import RECORDED
+from ablations.running.job import Job
+from ablations.schema.run import Run
 from lightning_modules.config import ConfigError
+from lightning_modules.data import fingerprints
 from lightning_modules.pretraining import fit
 from lightning_modules.tasks.scores.kept import unpack
 from lightning_modules.training.recorder import CHECKPOINT, Diverged, Interrupted
@@ -92,6 +98,21 @@ def test_resuming_is_bitwise_equal(tiny, tmp_path, straight, stop, changes):
         assert torch.equal(tensor, weights[name]), name
     assert resumed.metrics == expected.metrics
     assert resumed.curve == expected.curve
+
+
+def test_a_training_says_that_it_changed_its_kind_of_device(tiny, tmp_path):
+    records, run = Records(tmp_path / "results"), Run.pretraining(tiny, 0, fingerprints(tiny.data))
+    folder = records.make_work_folder(run.id)
+    with pytest.raises(Interrupted):
+        fit(tiny, 0, folder, stop=stop_after(5), run_id=run.id)
+    held = torch.load(folder / CHECKPOINT, weights_only=True)
+    (recorder,) = (state for state in held["callbacks"].values() if "curve" in state)
+    assert recorder["devices"] == ["cpu"]
+    recorder["devices"] = ["NVIDIA H100 80GB HBM3"]  # where it began
+    torch.save(held, folder / CHECKPOINT)
+    code = worker.attempt(Job(run.to_dict(), str(records.folder), str(folder)), lambda: False)
+    assert code == RECORDED
+    assert records.get(run.id).provenance["device"] == "NVIDIA H100 80GB HBM3 then cpu"
 
 
 @pytest.mark.parametrize("changes", ["whole batches", "steps by tokens", "a length curriculum"])

@@ -1,0 +1,67 @@
+"""A grid that leaves in a pack, is run where it was unpacked, and comes home: the records are those of a run here."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from ablations.commands.cli import app
+from ablations.core import provenance
+from ablations.core.store import Records
+from ablations.planning import grids
+from ablations.planning.plan import plan
+from ablations.running.execute import execute
+from ablations.schema.run import Run
+from lightning_modules.pretraining import fit
+from lightning_modules.training.recorder import CHECKPOINT, Interrupted
+from tests import tiny
+from tests.faults.support import contents
+
+
+def test_a_grid_is_run_where_its_pack_was_unpacked(tmp_path, monkeypatch):
+    """One of its runs has begun here, and goes on there."""
+    file, here, away = tiny.grid(tmp_path / "grid", seeds=1), Records(tmp_path / "here"), Records(tmp_path / "away")
+    execute(plan(grids.read(file), "smoke", records=here), here, "inline")
+    first = plan(grids.read(file), "smoke").runs[0]
+    _begin(first, away)
+    monkeypatch.setattr(provenance, "git", lambda *words: None)  # the code as it is, whether or not it is committed
+
+    monkeypatch.chdir(tmp_path)
+    _call("pack", file, "--scale", "smoke", "--output", "pack.tar.xz", "--split", "500kB", "--results-dir", away.folder)
+    said = _python("unpack.py", "pack.tar.xz", "--into", "there")
+    there = tmp_path / "there" / "source"
+    assert [line.split()[0] for line in said.splitlines()] == ["export", "cd", "python"]
+    monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "there" / "cache"))
+    assert (Records(there / "results").work_folder(first.id) / CHECKPOINT).exists()
+    words = "run", "tiny.yaml", "--scale", "smoke", "--no-notebook", "--executor", "inline"
+    monkeypatch.chdir(there)
+    _python("-m", "ablations", *words)
+    _python("-m", "ablations", "pack", "--results", "--output", str(tmp_path / "home.tar.xz"))
+
+    monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "home cache"))
+    home = Records(tmp_path / "home")
+    _call("unpack", tmp_path / "home.tar.xz", "--results-dir", home.folder)
+    assert contents(home) == contents(here)
+    assert home.verify() == []
+    attempts = {record.id: record.provenance["attempts"] for record in home.all()}
+    assert attempts[first.id] == 1  # an interruption is no attempt
+
+
+def _begin(run: Run, records: Records) -> None:
+    steps = iter([False] * 5 + [True] * 100)
+    with pytest.raises(Interrupted):
+        fit(run.system, run.seed, records.make_work_folder(run.id), stop=lambda: next(steps), run_id=run.id)
+
+
+def _call(*words: object) -> None:
+    done = CliRunner().invoke(app, [*map(str, words)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+
+
+def _python(*words: str) -> str:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
