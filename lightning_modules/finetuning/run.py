@@ -311,7 +311,8 @@ def finetune(
     keep_weights(module, folder)
     _keep_predictions(scored, folder)
     metrics[f"{run.task}.all_equal"] = scored.all_equal
-    return Fitted(metrics=metrics | run.simple_methods, curve=curve, cost=cost, examples=scored.kept)
+    made_on = recorder.devices
+    return Fitted(metrics=metrics | run.simple_methods, curve=curve, cost=cost, examples=scored.kept, devices=made_on)
 
 
 def _keep_predictions(scored: Scored, folder: Path) -> None:

@@ -13,6 +13,7 @@ from ablations.commands.terminal import (
     Results,
     Seeds,
     Set,
+    Slice,
     aside,
     axes,
     bytes_of,
@@ -47,6 +48,7 @@ def command(
     filter: Filter = None,
     axis: Axis = None,
     set: Set = None,
+    slice: Slice = None,
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:
@@ -73,7 +75,7 @@ def command(
 
                 changed: dict[str, Any] = {"axes": axes(axis) or None, "set": values(set, "--set") or None}
                 changed |= {"filters": values(filter, "--filter") or None, "seeds": seeds, "results_dir": results_dir}
-                plan = Study(grid, scale, **changed).resolve()
+                plan = Study(grid, scale, **changed).resolve().sliced(values(slice, "--slice"))
             if plan is None or results:
                 packed = _home(records, plan)
             else:
@@ -81,6 +83,7 @@ def command(
                     ("--axis", axis),
                     ("--set", set),
                     ("--filter", filter),
+                    ("--slice", slice),
                     ("--seeds", [str(seeds)] if seeds else None),
                 )
                 words = [word for option, given in several for one in given or () for word in (option, one)]

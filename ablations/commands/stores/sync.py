@@ -52,7 +52,8 @@ def command(
             raise typer.Exit(1)
 
 
-def _tell(report: "Report", address: str, form: Format, dry_run: bool) -> None:
+def told(report: "Report", address: str, dry_run: bool = False) -> tuple[dict[str, Any], list[str]]:
+    """What uniting two stores did, for programs and for people. Names conflicts and damages on standard error."""
     complain(f"skipped: {place}/{damage}" for place, damage in report.damages)
     complain(f"conflict in {conflict}" for conflict in report.conflicts)
     complain(f"run {run} got a record of another process meanwhile. Sync again." for run in report.overtaken)
