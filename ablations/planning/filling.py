@@ -83,9 +83,15 @@ def _entry(grid: Grid, files: Sequence[ScaleFile]) -> Scale:
     base = _base(grid, own, merged(files, pinned=SYSTEM_AXIS not in grid.axes))
     knobs = _without(taken.set, newer & base.keys())
     own = own.model_copy(update={"set": knobs, "base": base})
-    if knobs.get(START) == trunks.NAME:
+    if _is_trunk(grid, taken, files[place:]):
         own = own.model_copy(update={"set": {**knobs, START: _start(grid, own, files)}})
     return own
+
+
+def _is_trunk(grid: Grid, taken: Scale, files: Sequence[ScaleFile]) -> bool:
+    """Whether an entry of a grid starts from its scale's trunk, by name or as the name was described before."""
+    start = taken.set.get(START)
+    return start == trunks.NAME or (isinstance(start, Mapping) and bool(files) and start == _start(grid, taken, files))
 
 
 def _without(knobs: Mapping[str, Any], paths: Set[str]) -> dict[str, Any]:

@@ -159,6 +159,14 @@ def test_grids_of_fine_tunings_start_from_the_trunks_of_another_grid(name):
     assert len(searched) == (name == "transfer")
 
 
+@pytest.mark.parametrize("scale", ["core", "lease"])
+def test_a_scale_that_is_like_another_has_its_own_trunk(scale):
+    trunks = plan(grids.read("sentence_objective"), scale).trunks
+    pretrained = plan(grids.read("pretraining_gain"), scale).cells[0].planned
+    assert [run.id for run in pretrained] == [run.id for run in trunks]
+    assert not {run.id for run in trunks} & {run.id for run in plan(grids.read("sentence_objective"), "laptop").trunks}
+
+
 # --- the trunk of a scale
 
 FILE = "description: x\nset: {model.dropout: 0.3, format.sequence_length: 16}\ntrunk: {training.steps: 25}\n"
