@@ -128,6 +128,7 @@ class Launch:
         self.first = 0.0  # when the first run began
         self.put_back: Counter[str] = Counter()
         self._kills: dict[str, int] = {}  # run -> how often the kernel had killed for memory when it began
+        self._planned: dict[str, float] = {}  # run -> its planned seconds: each event asks for those of all
         self._done: set[str] = set()  # parents that are known to be done
         self._held: dict[str, float] = {}  # run that another launcher makes -> when to look again
         self._seen: dict[str, float] = {}  # active run -> modification time of the last reported progress
@@ -241,7 +242,9 @@ class Launch:
 
     def planned_seconds(self, run_id: str) -> float:
         """The planned time of a run: FLOPs alone say little of small runs, whose start takes most of their time."""
-        return costing.seconds([self.plan.costs[run_id]], self.plan.speed)
+        if run_id not in self._planned:
+            self._planned[run_id] = costing.seconds([self.plan.costs[run_id]], self.plan.speed)
+        return self._planned[run_id]
 
     def seconds_to_make(self, run: Run) -> float:
         """The planned time of a run from its checkpoint on, with that of parents whose weights are trained again."""
