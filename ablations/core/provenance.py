@@ -7,10 +7,11 @@ import platform
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache as cached
 from importlib import metadata
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import lightning_modules
@@ -24,7 +25,7 @@ PACKAGES = (Path(__file__).parents[1], Path(lightning_modules.__file__).parent) 
 TOLD = "ABLATIONS_CODE"  # the variable with the answer of `code`, as JSON
 CODE = ("lightning_modules", "ablations", "pyproject.toml")  # results change while a grid runs; they are not code
 THEN = " then "  # between the device classes of a run that was resumed on another one: a class of its own
-ARCHIVED = ".git_archival.txt"  # says ``node: COMMIT`` in a source tree without git, as archives of git have it
+ARCHIVED = ".git_archival.txt"  # of a source tree without git, as archives of git have it
 
 
 def now() -> str:
@@ -52,24 +53,27 @@ def code() -> dict[str, Any]:
     They are as this process finds them first, since it runs the code of that moment. A copy of a launcher's code on
     another machine says what the launcher said of it in ``ABLATIONS_CODE``, and one from a pack what its archive says.
     """
-    if (commit := archived()) is not None:
-        return {"commit": commit, "dirty": False}
+    if told := archived():
+        return {"commit": told["node"], "dirty": fingerprint() != told["code"] if "code" in told else None}
     if checkout() is None and (told := os.environ.get(TOLD)):
         return json.loads(told)
     status = git("--no-optional-locks", "status", "--porcelain", "--", *CODE)
     return {"commit": git("rev-parse", "--verify", "HEAD"), "dirty": None if status is None else bool(status)}
 
 
-def archived() -> str | None:
-    """The commit of a source tree that came without git, as in a pack; None if there is no such word."""
+def archived() -> dict[str, str]:
+    """What an archive says of the source tree that came in it: ``node``, the commit, and ``code``, its fingerprint.
+
+    Empty where there is git, and where no archive says a commit.
+    """
     root = checkout()
     if root is None or (root / ".git").exists():
-        return None
+        return {}
     try:
-        found = re.search(r"^node: ([0-9a-f]{40}([0-9a-f]{24})?)$", read_text(root / ARCHIVED, 1000), re.MULTILINE)
+        found = dict(re.findall(r"^(node|code): ([0-9a-f]{16,64})$", read_text(root / ARCHIVED, 1000), re.MULTILINE))
     except (OSError, ValueError):
-        return None
-    return found[1] if found else None
+        return {}
+    return found if "node" in found else {}
 
 
 @cached
@@ -83,10 +87,15 @@ def digest() -> str:
 
     Grids, tables and texts are no part of it: a run carries its settings and the fingerprints of its texts.
     """
+    paths = [(path, path.relative_to(package.parent)) for package in PACKAGES for path in package.rglob("*.py")]
+    return fingerprint_of({name.as_posix(): path.read_bytes() for path, name in paths})
+
+
+def fingerprint_of(files: Mapping[str, bytes]) -> str:
+    """As `fingerprint`, of code by its names, which begin with those of the packages."""
     found = hashlib.sha256()
-    for package in PACKAGES:
-        for path in sorted(package.rglob("*.py")):
-            found.update(f"{path.relative_to(package.parent)}\0".encode() + path.read_bytes())
+    for name in sorted(files, key=PurePosixPath):
+        found.update(f"{name}\0".encode() + files[name])
     return found.hexdigest()[:16]
 
 

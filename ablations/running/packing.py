@@ -5,7 +5,7 @@ import re
 import tarfile
 import tempfile
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -22,7 +22,7 @@ from ablations.planning import grids, scale_files
 from ablations.planning.plan import Plan
 from lightning_modules import cached
 from lightning_modules.config import ConfigError, Problem
-from lightning_modules.files import read_text
+from lightning_modules.files import read, read_text
 from lightning_modules.places import cache, checkout, own
 from lightning_modules.training.recorder import CHECKPOINT
 from lightning_modules.training.weights import WEIGHTS
@@ -47,41 +47,39 @@ class Packed:
 
 
 def of_grid(
-    plan: Plan, records: Records, prepared: Iterable[Path], request: Sequence[str], wheels: Path | None = None
+    plan: Plan,
+    records: Records,
+    prepare: Callable[[], Iterable[Path]],
+    request: Sequence[str],
+    wheels: Path | None = None,
 ) -> Packed:
     """All that a machine without corpora and network needs to make the runs of a plan.
 
     Args:
         plan: The plan.
         records: The store that it was made with.
-        prepared: The files of the cache that its runs read.
+        prepare: Makes the files of the cache that its runs read and names them; called once nothing else is wrong.
         request: What `ablations run` is asked: the grid, the scale and what is overridden.
         wheels: A folder with wheels that the machine lacks.
 
     Raises:
         ConfigError: If the code differs from its commit; for a folder without wheels.
     """
-    files: dict[str, Source] = {f"cache/{path.relative_to(cache()).as_posix()}": path for path in prepared}
-    if (tag := cache() / cached.TAG).is_file():
-        files[f"cache/{cached.TAG}"] = tag
-    source, commit = _source()
+    (source, commit), needs = _source(), _needs(wheels)
     place = _put(source, grids.locate(request[0]))
     named = place if request[0].endswith(grids.ENDINGS) else request[0]
     if plan.scale in scale_files.available():
         _put(source, scale_files.available()[plan.scale])
+    files: dict[str, Source] = {f"cache/{path.relative_to(cache()).as_posix()}": path for path in prepare()}
+    if (tag := cache() / cached.TAG).is_file():
+        files[f"cache/{cached.TAG}"] = tag
     files |= {f"source/{name}": content for name, content in source.items()}
     files |= {f"source/results/{name}": path for name, path in _known(plan, records).items()}
     files |= _work(plan, records)
     files |= {f"wheels/{path.name}": path for path in _wheels(wheels)}
     versions = {name: metadata.version(name) for name in ("torch", "numpy")} | {"python": platform.python_version()}
-    told = {
-        "kind": "grid",
-        "run": [named, *request[1:]],
-        "needs": _needs(wheels),
-        "made_with": versions,
-        "commit": commit,
-    }
-    return Packed({**told, "grid": plan.grid.name, "scale": plan.scale}, files)
+    told = {"kind": "grid", "grid": plan.grid.name, "scale": plan.scale, "run": [named, *request[1:]]}
+    return Packed({**told, "needs": needs, "made_with": versions, "commit": commit}, files)
 
 
 def of_results(records: Records) -> Packed:
@@ -137,7 +135,7 @@ def _source() -> tuple[dict[str, Source], str | None]:
     """
     root, files = checkout(), dict[str, Source]()
     if root is None or (commit := provenance.git("rev-parse", "--verify", "HEAD")) is None:
-        commit = provenance.archived()
+        commit = provenance.archived().get("node")
         files |= _package()
     else:
         changed = provenance.git("--no-optional-locks", "status", "--porcelain", "-uno", "--", *provenance.CODE)
@@ -146,7 +144,8 @@ def _source() -> tuple[dict[str, Source], str | None]:
             raise ConfigError([Problem(str(root), f"{text}; commit it first, so that records name the code they have")])
         files |= _at(commit)
     if commit:
-        files[provenance.ARCHIVED] = f"node: {commit}\n".encode()
+        code = provenance.fingerprint_of({name: _read(content) for name, content in files.items() if _is_code(name)})
+        files[provenance.ARCHIVED] = f"node: {commit}\ncode: {code}\n".encode()
     return files, commit
 
 
@@ -159,6 +158,14 @@ def _at(commit: str) -> dict[str, Source]:
         with tarfile.open(copy) as tree:
             found = {member.name: tree.extractfile(member) for member in tree if member.isreg()}
             return {name: file.read() for name, file in found.items() if file and _is_source(name)}
+
+
+def _read(content: Source) -> bytes:
+    return content if isinstance(content, bytes) else read(content)
+
+
+def _is_code(name: str) -> bool:
+    return name.endswith(".py") and name.split("/")[0] in {package.name for package in provenance.PACKAGES}
 
 
 def _is_source(name: str) -> bool:

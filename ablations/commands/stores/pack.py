@@ -68,6 +68,7 @@ def command(
             raise ConfigError([Problem("pack", "name a grid and its --scale; --results alone needs neither")])
         if results and wheels:
             raise ConfigError([Problem("--wheels", "goes with a grid that is to be run, not with --results")])
+        archive.check_free(output)  # what follows may take minutes
         records, plan = Records(results_dir), None
         with aside(form):
             if grid is not None and scale is not None:
@@ -105,7 +106,7 @@ def _away(plan: "Plan", records: "Records", words: list[str], wheels: Path | Non
     from ablations.running import packing
     from ablations.running.prepare import prepared
 
-    return packing.of_grid(plan, records, prepared(plan, records), words, wheels)
+    return packing.of_grid(plan, records, lambda: prepared(plan, records), words, wheels)
 
 
 def _home(records: "Records", plan: "Plan | None") -> "Packed":

@@ -15,7 +15,7 @@ from typing import Any
 
 from ablations.core.packs import unpack
 from lightning_modules.config import ConfigError, Problem
-from lightning_modules.files import open_plain
+from lightning_modules.files import open_plain, read
 
 Source = Path | bytes  # of a file in a pack
 SCRIPT = "unpack.py"  # beside each pack
@@ -66,8 +66,7 @@ def write(output: Path, told: Mapping[str, Any], files: Mapping[str, Source], sp
             cannot hold.
         OSError: If something cannot be read, or changes meanwhile; nothing is written then.
     """
-    script = Path(unpack.__file__).read_bytes()
-    _check_free(output, script)
+    check_free(output)
     try:
         unpack.check_names(sorted(files), unpack.PARTS[told["kind"]])
         listed = [[name, *_summed(files[name])] for name in sorted(files)]
@@ -77,7 +76,7 @@ def write(output: Path, told: Mapping[str, Any], files: Mapping[str, Source], sp
             pieces = _in_pieces(_compressed(_archive(manifest, files)), Path(hidden), split)
             ends = [f".{number:02d}" for number in range(1, len(pieces) + 1)] if split else [""]
             made = [output.with_name(output.name + end) for end in ends]
-            (Path(hidden) / SCRIPT).write_bytes(script)
+            (Path(hidden) / SCRIPT).write_bytes(_script())
             for piece, path in [*zip(pieces, made, strict=True)][::-1]:  # the first is the last to appear
                 os.replace(piece, path)
             os.replace(Path(hidden) / SCRIPT, output.with_name(SCRIPT))
@@ -86,14 +85,23 @@ def write(output: Path, told: Mapping[str, Any], files: Mapping[str, Source], sp
     return made
 
 
-def _check_free(output: Path, script: bytes) -> None:
+def check_free(output: Path) -> None:
+    """Refuses a place where a pack, a part of it or another script is already.
+
+    Raises:
+        ConfigError: With what is there.
+    """
     found = [output, *output.parent.glob(f"{output.name}.[0-9][0-9]*")] if output.parent.is_dir() else []
     taken = [path for path in found if os.path.lexists(path)]
     beside = output.with_name(SCRIPT)
-    if os.path.lexists(beside) and not (beside.is_file() and beside.read_bytes() == script):
+    if os.path.lexists(beside) and not (beside.is_file() and read(beside) == _script()):
         taken.append(beside)
     if taken:
         raise ConfigError([Problem("--output", f"{taken[0]} is there already; remove it, or name another file")])
+
+
+def _script() -> bytes:
+    return Path(unpack.__file__).read_bytes()
 
 
 def _archive(manifest: Mapping[str, Any], files: Mapping[str, Source]) -> Iterator[bytes]:

@@ -39,7 +39,7 @@ def planned(tmp_path, monkeypatch):
 
 def test_a_pack_holds_what_is_prepared_known_and_unfinished(planned):
     found, records, file, made, (done, begun) = planned
-    packed = of_grid(found, records, [made], [str(file), "--scale", "smoke", "--seeds", "2"])
+    packed = of_grid(found, records, lambda: [made], [str(file), "--scale", "smoke", "--seeds", "2"])
     assert packed.files[f"cache/stores/{made.name}"] == made
     assert f"cache/{cached.TAG}" in packed.files
     assert [name for name in packed.files if name.startswith("runs/")] == [f"runs/{begun.id}/{CHECKPOINT}"]
@@ -55,7 +55,7 @@ def test_a_pack_holds_what_is_prepared_known_and_unfinished(planned):
 def test_a_grid_of_the_project_is_named_as_usual(planned):
     _, records, *_ = planned
     named = plan(grids.read("masking_ratio"), "smoke")
-    packed = of_grid(named, records, [], ["masking_ratio", "--scale", "smoke"])
+    packed = of_grid(named, records, list, ["masking_ratio", "--scale", "smoke"])
     assert packed.told["run"][0] == "masking_ratio"
     assert {"source/ablations/grids/masking_ratio.yaml", "source/ablations/scales/smoke.yaml"} <= packed.files.keys()
 
@@ -66,7 +66,7 @@ def test_weights_that_pending_runs_start_from_travel(planned, tmp_path):
     (first, *_) = (run for run in plan(grid, "smoke").runs if run.parent)
     weights = records.make_work_folder(first.parent.id) / kept_weights.WEIGHTS
     cached.write(weights, lambda file: file.write(b"tensors"), weights.parents[1])
-    packed = of_grid(plan(grid, "smoke", records=records), records, [], ["pretraining_gain", "--scale", "smoke"])
+    packed = of_grid(plan(grid, "smoke", records=records), records, list, ["pretraining_gain", "--scale", "smoke"])
     names = {f"runs/{first.parent.id}/{kept_weights.WEIGHTS}{end}" for end in ("", ".sha256")}
     assert names <= packed.files.keys()
 
@@ -88,23 +88,29 @@ def test_the_source_tree_is_the_commits_without_results():
 
 def test_a_tree_without_git_is_packed_as_it_is(monkeypatch):
     monkeypatch.setattr(provenance, "git", lambda *words: None)
-    monkeypatch.setattr(provenance, "archived", lambda: "ab" * 20)
+    monkeypatch.setattr(provenance, "archived", lambda: {"node": "ab" * 20})
     files, commit = packing._source()
-    assert files[provenance.ARCHIVED] == f"node: {commit}\n".encode()
+    assert commit == "ab" * 20
+    assert files[provenance.ARCHIVED] == f"node: {commit}\ncode: {provenance.fingerprint()}\n".encode()
     assert {"pyproject.toml", "ablations/scales/smoke.yaml", "lightning_modules/data/pins.json"} <= files.keys()
     assert not [name for name in files if "__pycache__" in name]
 
 
-def test_an_archive_says_its_commit(monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    ("said", "known"),
+    [
+        (f"node: {'ab' * 20}\ncode: {provenance.fingerprint()}\n", {"commit": "ab" * 20, "dirty": False}),
+        (f"node: {'ab' * 20}\ncode: {'0' * 16}\n", {"commit": "ab" * 20, "dirty": True}),
+        (f"node: {'ab' * 20}\n", {"commit": "ab" * 20, "dirty": None}),
+        ("node: $Format:%H$\n", {"commit": None, "dirty": None}),
+    ],
+)
+def test_code_that_came_in_an_archive_says_its_commit_and_whether_it_was_changed(monkeypatch, tmp_path, said, known):
     monkeypatch.setattr(provenance, "checkout", lambda: tmp_path)
-    assert provenance.archived() is None
-    (tmp_path / provenance.ARCHIVED).write_text(f"node: {'ab' * 20}\n")
-    assert provenance.archived() == "ab" * 20
-    (tmp_path / provenance.ARCHIVED).write_text("node: $Format:%H$\n")
-    assert provenance.archived() is None
-    (tmp_path / provenance.ARCHIVED).write_text(f"node: {'ab' * 20}\n")
+    (tmp_path / provenance.ARCHIVED).write_text(said)
+    assert provenance.code.__wrapped__() == known
     (tmp_path / ".git").mkdir()
-    assert provenance.archived() is None
+    assert provenance.archived() == {}
 
 
 def test_a_pack_needs_what_the_project_says(tmp_path):
