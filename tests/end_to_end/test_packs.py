@@ -1,6 +1,7 @@
 """A grid that leaves in a pack, is run where it was unpacked, and comes home: the records are those of a run here."""
 
 import os
+import shlex
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 from ablations.commands.cli import app
 from ablations.core import provenance
+from ablations.core.disk import kept_weights
 from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
@@ -19,32 +21,37 @@ from lightning_modules.training.recorder import CHECKPOINT, Interrupted
 from tests import tiny
 from tests.faults.support import contents
 
+KEPT = {"training.kept_as": "bf16"}
+
 
 def test_a_grid_is_run_where_its_pack_was_unpacked(tmp_path, monkeypatch):
-    """One of its runs has begun here, and goes on there."""
+    """One of its runs has begun here, and is resumed there. All are of those whose weights are to be kept."""
     file, here, away = tiny.grid(tmp_path / "grid", seeds=1), Records(tmp_path / "here"), Records(tmp_path / "away")
-    execute(plan(grids.read(file), "smoke", records=here), here, "inline")
-    first = plan(grids.read(file), "smoke").runs[0]
+    planned = plan(grids.read(file), "smoke", records=here, set=KEPT)
+    execute(planned, here, "inline")
+    first, weights = planned.runs[0], {run.id: here.weights(run.id).read_bytes() for run in planned.runs}
     _begin(first, away)
     monkeypatch.setattr(provenance, "git", lambda *words: None)  # the code as it is, whether or not it is committed
 
     monkeypatch.chdir(tmp_path)
-    _call("pack", file, "--scale", "smoke", "--output", "pack.tar.xz", "--split", "500kB", "--results-dir", away.folder)
+    asked = "--scale", "smoke", "--set", "training.kept_as=bf16"
+    _call("pack", file, *asked, "--output", "pack.tar.xz", "--split", "500kB", "--results-dir", away.folder)
     said = _python("unpack.py", "pack.tar.xz", "--into", "there")
     there = tmp_path / "there" / "source"
     assert [line.split()[0] for line in said.splitlines()] == ["export", "cd", "python"]
     monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "there" / "cache"))
     assert (Records(there / "results").work_folder(first.id) / CHECKPOINT).exists()
-    words = "run", "tiny.yaml", "--scale", "smoke", "--no-notebook", "--executor", "inline"
     monkeypatch.chdir(there)
-    _python("-m", "ablations", *words)
-    _python("-m", "ablations", "pack", "--results", "--output", str(tmp_path / "home.tar.xz"))
+    _python(*shlex.split(said.splitlines()[-1])[1:], "--executor", "inline")
+    _python("-m", "ablations", "pack", "tiny.yaml", *asked, "--results", "--output", str(tmp_path / "home.tar.xz"))
 
     monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "home cache"))
     home = Records(tmp_path / "home")
     _call("unpack", tmp_path / "home.tar.xz", "--results-dir", home.folder)
     assert contents(home) == contents(here)
     assert home.verify() == []
+    kept = {run_id: kept_weights.kept(home.folder, run_id, kept_weights.WEIGHTS) for run_id in weights}
+    assert {run_id: path.read_bytes() for run_id, path in kept.items()} == weights
     attempts = {record.id: record.provenance["attempts"] for record in home.all()}
     assert attempts[first.id] == 1  # an interruption is no attempt
 
