@@ -52,7 +52,7 @@ def command(
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:
-    """Packs all that a machine without corpora and network needs to make a grid's runs, and writes unpack.py beside it.
+    """Packs all that a machine without corpora and network needs for a grid, and writes unpack.py next to it.
 
     These are the prepared files of the cache, the source tree at its commit, what the results have of these runs, and
     their unfinished checkpoints. There, `python unpack.py FILE --into DIR` needs no package. Back from there,

@@ -21,7 +21,7 @@ def command(
 ) -> None:
     """Unites the results in a pack with the results folder, as `sync` does, and takes checkpoints of unfinished runs.
 
-    A checkpoint is copied if its run has no final record and none here with as many steps. A pack of a grid is laid out
+    A checkpoint is copied if its run has no final record, and none here is as far. A pack of a grid is laid out
     in a new folder, as unpack.py does. Nothing is written before all sums are right. Exits with 1 if a run has two
     different final records, or if a damaged file was skipped.
     """
