@@ -190,6 +190,11 @@ class Entry:
         sizes = (CONSTRUCTED,) if scale == MECHANISM else sizes
         return self.claim.testable in sizes or self.outcome(scale) not in (NOT_RUN, NO_GRID)
 
+    def survives(self, scale: str) -> bool:
+        """Whether the whole claim is settled at a scale, and every settled verdict on it survives (`survives_all`)."""
+        settled = [a for a in self.answers if a.scale == scale and a.outcome in (REPLICATES, CONTRADICTS)]
+        return self.outcome(scale) in (REPLICATES, CONTRADICTS) and all(answer.survives_all for answer in settled)
+
     def continued(self, scale: str) -> bool:
         """Whether some answer at a scale is about continued pretraining."""
         return any(answer.continued for answer in self.answers if answer.scale == scale)
@@ -340,18 +345,20 @@ def _corrected(verdicts: Sequence[Answer]) -> list[Answer]:
 
 @dataclass(frozen=True)
 class Surviving:
-    """How many verdicts on published claims the correction over all grids of a scale leaves.
+    """How much of the verdicts on published claims the correction over all grids of a scale leaves.
 
     Attributes:
         tests: The number of distinct tests that are judged there; planned: of those that are not post hoc.
-        settled: The number of settled verdicts, without threats, on published claims.
-        left: How many of these survive.
+        settled: The number of settled verdicts, without threats; left: how many of these survive.
+        claims: The number of claims that replicate or contradict as wholes; whole: how many of these survive.
     """
 
     tests: int
     planned: int
     settled: int
     left: int
+    claims: int
+    whole: int
 
 
 def surviving(board: Sequence[Entry], scale: str) -> Surviving:
@@ -360,7 +367,9 @@ def surviving(board: Sequence[Entry], scale: str) -> Surviving:
     tests = {(answer.grid, answer.test) for answer in found if answer.survives is not None}
     planned = {(one.grid, one.test) for one in found if one.survives is not None and not one.post_hoc}
     settled = [answer for answer in found if answer.outcome in (REPLICATES, CONTRADICTS)]
-    return Surviving(len(tests), len(planned), len(settled), sum(answer.survives_all for answer in settled))
+    whole = [entry for entry in board if entry.outcome(scale) in (REPLICATES, CONTRADICTS)]
+    left = sum(answer.survives_all for answer in settled)
+    return Surviving(len(tests), len(planned), len(settled), left, len(whole), sum(e.survives(scale) for e in whole))
 
 
 def entries(measured: Sequence[Answer], asked: Mapping[str, Sequence[str]]) -> list[Entry]:

@@ -21,8 +21,8 @@ def claims(
         bool,
         typer.Option(
             "--survives",
-            help="Only verdicts that are settled, comparable, neither confounded nor by construction, and survive Holm "
-            "over all tests of their scale.",
+            help="Only claims that replicate or contradict as wholes, at scales where all their tests survive Holm over "
+            "all tests of the scale.",
         ),
     ] = False,
     audit: Annotated[
@@ -39,10 +39,10 @@ def claims(
         from ablations.core.store import Records
         from ablations.pages import scoreboard_page, tables
 
-        board = scoreboard_page.gathered(Records(results_dir).snapshot())
-        board = _named(_chosen(board, grid, paper, scale), ids or ())
+        whole = scoreboard_page.gathered(Records(results_dir).snapshot())
+        board = _named(_chosen(whole, grid, paper, scale), ids or ())
         if survives:
-            board = _surviving(board)
+            board = _surviving(board, whole)
         if not board:
             asked = {"the grid": grid, "the paper": paper, "the ids": ", ".join(ids or ())}
             said = ", ".join(f"{name} '{value}'" for name, value in asked.items() if value)
@@ -87,11 +87,18 @@ def _chosen(board: "list[Entry]", grid: str | None, paper: str | None, scale: st
     return kept
 
 
-def _surviving(board: "list[Entry]") -> "list[Entry]":
-    """The claims with a verdict that survives every rule, with these verdicts alone."""
+def _surviving(board: "list[Entry]", whole: "list[Entry]") -> "list[Entry]":
+    """The claims that survive every rule, with their verdicts at the scales where they do.
+
+    The board may be narrowed to a grid. Whether a claim survives is decided by the answers of all grids.
+    """
     from dataclasses import replace
 
-    kept = [replace(entry, answers=tuple(a for a in entry.answers if a.survives_all)) for entry in board]
+    all_of = {entry.claim.id: entry for entry in whole}
+    kept = [
+        replace(entry, answers=tuple(a for a in entry.answers if all_of[entry.claim.id].survives(a.scale)))
+        for entry in board
+    ]
     return [entry for entry in kept if entry.answers]
 
 

@@ -192,12 +192,14 @@ def _summaries(entries: Sequence[scoreboard.Entry], levels: Sequence[str], snaps
 
 
 def _survival(entries: Sequence[scoreboard.Entry], scale: str) -> str:
-    """How many settled verdicts the correction over all grids leaves, as a paragraph of Markdown."""
+    """What the correction over all grids leaves of the settled verdicts and claims, as a paragraph of Markdown."""
     found = scoreboard.surviving(entries, scale)
     later = f", or for post hoc ones over these and {found.tests - found.planned} more" * (found.tests > found.planned)
     return (
-        f"Of {found.settled} settled verdicts without a threat, {found.left} survive Holm's correction over all "
-        f"{found.planned} judged tests of published claims at this scale{later} (`ablations claims --survives`).\n"
+        f"A claim may have several tests. Of {found.settled} tests settled without a threat, {found.left} survive Holm's "
+        f"correction over all {found.planned} judged tests of published claims at this scale{later}. Of "
+        f"{found.claims} claims that replicate or contradict, {found.whole} survive with all their tests "
+        "(`ablations claims --survives`).\n"
     )
 
 

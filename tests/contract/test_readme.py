@@ -43,6 +43,22 @@ def test_its_numbers_are_those_of_a_verdict(row):
     assert any(row["kind"] in kinds(one) for one in same)
 
 
+def test_its_counts_are_those_of_the_scoreboard():
+    """Recounted from the rows of the board's page, which has one for each measured claim."""
+    with (project() / "results" / "claims.csv").open(encoding="utf-8", newline="") as file:
+        kept = {one["claim"] for one in csv.DictReader(file)}
+    rows = (project() / "results" / "claims.md").read_text(encoding="utf-8").split("## Claim by claim")[1].splitlines()
+    place = next(row for row in rows if row.startswith("| paper")).split(" | ").index("laptop")
+    said = [row.split(" | ")[place] for row in rows if row.startswith("| ") and row[:4] not in ("| pa", "| :-")]
+    measured = [outcome for outcome in said if not re.match("not run|no grid", outcome)]
+    words = ("replicates", "contradicts", "not resolved", "not comparable|by construction|confounded")
+    counts = [sum(bool(re.match(word, outcome)) for outcome in measured) for word in words]
+    assert f"[{len(kept)} published claims](results/claims.md)" in README
+    replicate, contradict, unresolved, threatened = counts
+    assert f"{len(measured)} of these are measured: {replicate} replicate, {contradict} contradict, " in README
+    assert f"{unresolved} are not resolved, and {threatened} have a threat" in README
+
+
 def test_the_index_of_results_is_one_table():
     index = (project() / "results" / "README.md").read_text(encoding="utf-8")
     rows = [line for line in index.splitlines() if line.startswith("| [")]

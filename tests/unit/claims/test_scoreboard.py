@@ -96,9 +96,15 @@ def test_what_survives_one_grid_need_not_survive_the_board():
     large = [*small, judged_elsewhere("h", NOT_RESOLVED, *[0.5] * 20)]
     assert not any(answer.survives for answer in answers(large, {"r"}))
     board = entries(answers(large, {"r"}), {})
-    assert surviving(board, "laptop") == Surviving(tests=21, planned=21, settled=1, left=0)
+    assert surviving(board, "laptop") == Surviving(tests=21, planned=21, settled=1, left=0, claims=0, whole=0)
     alone = entries(answers(small, {"r"}), {})
-    assert surviving(alone, "laptop") == Surviving(tests=1, planned=1, settled=1, left=1)
+    assert surviving(alone, "laptop") == Surviving(tests=1, planned=1, settled=1, left=1, claims=1, whole=1)
+
+
+def test_a_part_that_survives_is_no_claim_that_does():
+    parts = [judged_elsewhere("g", REPLICATES, 1e-9), judged_elsewhere("h", NOT_RESOLVED, 0.5)]
+    found = surviving(entries(answers(parts, {"r"}), {}), "laptop")
+    assert (found.settled, found.left, found.claims, found.whole) == (1, 1, 0, 0)
 
 
 def test_two_answers_by_one_test_are_one_test():
