@@ -49,6 +49,26 @@ def test_the_library_alone_trains_as_its_page_shows():
     assert names["trainer"].callback_metrics["heldout.loss"] < losses[0]
 
 
+PAGES = [*GUIDES.glob("*.md"), *(project() / "docs").glob("*.md")]
+OF_THE_SITE = {"docs/index.md", "docs/api_introduction.md"}
+
+
+@pytest.mark.parametrize("page", sorted({str(page.relative_to(project())) for page in PAGES} - OF_THE_SITE))
+def test_a_page_reads_the_same_without_sphinx(page):
+    """Wherever the repository is browsed: what Sphinx alone understands is a list of contents at most."""
+    text = (project() / page).read_text(encoding="utf-8")
+    assert set(re.findall(r"^```\{(.+)\}", text, re.MULTILINE)) <= {"toctree"}
+    assert re.findall(r"\{[a-z:]+\}`", text) == []
+
+
+def test_plain_lightning_is_what_the_readme_shows():
+    readme = (project() / "README.md").read_text(encoding="utf-8")
+    shown = re.search(r"^## In plain Lightning\n(.+?)^## ", readme, re.MULTILINE | re.DOTALL)
+    guide = (GUIDES / "lightning.md").read_text(encoding="utf-8")
+    assert shown
+    assert [block for block in re.findall("```python.+?```", shown[1], re.DOTALL) if block not in guide] == []
+
+
 def rows(page, heading):
     """The cells of the rows of the table below a heading of a guide."""
     section = (GUIDES / page).read_text(encoding="utf-8").partition(f"## {heading}\n")[2].partition("\n## ")[0]
