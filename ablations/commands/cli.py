@@ -181,6 +181,7 @@ def run(
     from ablations.core import notebooks
     from ablations.planning import grids
     from ablations.study import Study
+    from lightning_modules.training.execution import Execution
 
     with reporting_errors():
         until, part = moment(duration), values(slice, "--slice")
@@ -202,7 +203,8 @@ def run(
         study = Study(grid, scale, **overridden, results_dir=results_dir).at_look(look)
         with aside(form):
             echo(f"results: {study.folder}")
-            _tell_cost(study, part)
+            execution = Execution(devices, num_nodes, strategy, activation_checkpointing)
+            _tell_cost(study.resolve().sliced(part), study.records, asked, execution)
             if dry_run:
                 return
             sharing: dict[str, Any] = {"devices": devices, "num_nodes": num_nodes, "strategy": strategy}
@@ -236,14 +238,14 @@ def _not_given(parameters: dict[str, Any]) -> dict[str, Any]:
     return parameters
 
 
-def _tell_cost(study: Any, part: dict[str, Any]) -> None:
+def _tell_cost(planned: Any, records: Any, executor: Any, execution: Any) -> None:
     from ablations.running import estimate
-    from ablations.running.execute import check_trunks
+    from ablations.running.execute import at_once, check_trunks, suited
 
-    planned = study.resolve().sliced(part)
-    check_trunks(planned, study.records)
-    echo(estimate.cost(planned))
-    for line in estimate.notes(planned, study.records):
+    engine = suited(executor, planned, execution)
+    check_trunks(planned, records)
+    echo(estimate.cost(planned, at_once(engine)))
+    for line in estimate.notes(planned, records):
         echo(line)
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from ablations.core import formatting
 from ablations.core.disk import kept_weights
@@ -17,16 +18,25 @@ from lightning_modules.training.execution import Execution
 _LARGE = 80e9  # bytes of the largest device that many have
 
 
-def cost(planned: Plan) -> str:
-    """The cost of executing a plan, in a sentence."""
+def cost(planned: Plan, at_once: int | str | None = None) -> str:
+    """The cost of executing a plan, in a sentence.
+
+    Args:
+        planned: The plan.
+        at_once: The number of runs at a time, by default the slots of this machine. Or words, where only a cluster
+            knows the number: then the hours are those of one run after another.
+    """
     if not planned.pending:
         return f"All {len(planned.runs)} runs are finished. There is nothing to train.{search_text.to_follow(planned)}"
     follow = f" and {len(planned.awaited)} that follow their searches" if planned.awaited else ""
+    planned = replace(planned, slots=1 if isinstance(at_once, str) else at_once or planned.slots)
+    together = at_once if isinstance(at_once, str) else f"{planned.slots} at a time"
+    added_up = " of one run after another" * isinstance(at_once, str)
     return (
-        f"{len(planned.pending)} of {len(planned.runs)} runs to train{follow}, {planned.slots} at a time: "
+        f"{len(planned.pending)} of {len(planned.runs)} runs to train{follow}, {together}: "
         f"{formatting.quantity(planned.tokens)} tokens, {formatting.quantity(planned.flops)} FLOPs, about "
-        f"{formatting.duration(planned.seconds)} ({planned.speed_source}), {planned.disk / 1e6:.0f} MB of disk."
-        + search_text.to_follow(planned)
+        f"{formatting.duration(planned.seconds)}{added_up} ({planned.speed_source}), "
+        f"{planned.disk / 1e6:.0f} MB of disk." + search_text.to_follow(planned)
     )
 
 

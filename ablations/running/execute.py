@@ -13,6 +13,7 @@ from ablations.core.store import Records, check_inside
 from ablations.planning import scales
 from ablations.planning.plan import Plan
 from ablations.planning.search_text import missing
+from ablations.running.engines.pool import Pool
 from ablations.running.engines.ray import Ray
 from ablations.running.engines.slurm import Slurm
 from ablations.running.executor import Executor
@@ -30,7 +31,18 @@ from lightning_modules.files import is_full, lock
 from lightning_modules.probing.table import left_out
 from lightning_modules.training.execution import ALONE, Execution
 
-__all__ = ["EXECUTORS", "Asked", "Event", "Executor", "Summary", "chosen", "execute", "execute_phases"]
+__all__ = [
+    "EXECUTORS",
+    "Asked",
+    "Event",
+    "Executor",
+    "Summary",
+    "at_once",
+    "chosen",
+    "execute",
+    "execute_phases",
+    "suited",
+]
 
 # To add an executor, write an `Executor` and list it here.
 EXECUTORS: dict[str, type[Executor]] = {"local": Local, "inline": Inline, "slurm": Slurm, "ray": Ray}
@@ -52,6 +64,26 @@ def chosen(executor: Asked) -> Executor:
     if kind not in EXECUTORS:
         raise ConfigError([f"there is no executor '{kind}'.{did_you_mean(kind, EXECUTORS)}"])
     return EXECUTORS[kind].configured(options)
+
+
+def suited(executor: Asked, plan: Plan, execution: Execution = ALONE) -> Executor:
+    """The executor that a user asks for, if it and the runs of a plan allow the execution.
+
+    Raises:
+        ConfigError: See `chosen`; for an execution that the executor, this machine or a run does not allow.
+    """
+    engine = chosen(executor)
+    if wrong := dict.fromkeys([*engine.problems(execution), *devices.problems(plan.pending, execution)]):
+        raise ConfigError(wrong)
+    return engine
+
+
+def at_once(engine: Executor) -> int | str:
+    """How many runs an executor makes at a time, or in words that this is up to a cluster."""
+    if isinstance(engine, Pool):
+        most = getattr(engine.options, "parallel", None)
+        return f"as many at once as {type(engine).__name__} gives" + (f" (parallel={most})" if most else "")
+    return len(engine.slots) if isinstance(engine, Local) else 1
 
 
 def execute(
@@ -87,10 +119,7 @@ def execute(
             continues from there.
         SystemExit: After SIGTERM (143) or SIGHUP (129), likewise.
     """
-    engine = chosen(executor)
-    wrong = dict.fromkeys([*engine.problems(execution), *devices.problems(plan.pending, execution)])
-    if wrong:
-        raise ConfigError(wrong)
+    engine = suited(executor, plan, execution)
     check_trunks(plan, records)
     launch = Launch(plan, records, retries, deadline, on_event, execution, until)
     _check_writable(plan, records)

@@ -17,6 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from pydantic import model_validator
+
 from ablations.core.machine import cores
 from ablations.running.engines.node import Ending, Keeper, Turns
 from ablations.running.engines.pool import Name, Pool
@@ -43,7 +45,7 @@ class SlurmOptions(Settings):
     account: Name | None = knob(None, "The account that is charged.")
     qos: Name | None = knob(None, "The quality of service.")
     constraint: Name | None = knob(None, "Features that nodes must have.")
-    gpus: int = knob(0, "GPUs of a run, or of each device that shares it.", ge=0, le=1)
+    gpus: int = knob(0, "GPUs of a run, or of each device that shares it: 0 or 1.", ge=0)
     cpus: int = knob(1, "Cores of a run, or of each device that shares it; threads of torch.", ge=1)
     memory: float | None = knob(None, "GB of a run; by default the cluster's.", gt=0)
     time: int | None = knob(None, "Minutes until a job is stopped; by default from the plan's estimate.", ge=1)
@@ -51,6 +53,14 @@ class SlurmOptions(Settings):
     grace: int = knob(120, "Seconds before the end of its time at which a job is told to write a checkpoint.", ge=10)
     parallel: int | None = knob(None, "The most jobs of an array at once; by default as many as there are.", ge=1)
     setup: tuple[str, ...] = knob((), "Lines of shell before a run, such as [module load cuda].")
+
+    @model_validator(mode="after")
+    def _counts_gpus_of_a_run(self) -> "SlurmOptions":
+        if self.gpus > 1:
+            several = f"parallel={self.gpus} makes {self.gpus} runs at once"
+            shared = f"--devices {self.gpus} gives each run {self.gpus} GPUs"
+            raise ConfigError([Problem("gpus", f"must be 0 or 1 per run, not {self.gpus}; {several}, {shared}")])
+        return self
 
 
 class Slurm(Pool):
