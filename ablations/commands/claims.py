@@ -21,8 +21,8 @@ def claims(
         bool,
         typer.Option(
             "--survives",
-            help="Only claims that replicate or contradict as wholes, at scales where all their tests survive Holm over "
-            "all tests of the scale.",
+            help="Only claims that replicate or contradict as wholes, all of whose tests survive Holm over all tests "
+            "of their scale.",
         ),
     ] = False,
     audit: Annotated[

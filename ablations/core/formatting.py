@@ -278,10 +278,20 @@ def markdown_safe(text: str) -> str:
     return line if _SAFE.fullmatch(line) else markdown_text(line)
 
 
+class Pages(str):
+    """Names of pages of results, ``grid/scale, ...``: links in Markdown next to their folders, text elsewhere."""
+
+
+def _markdown_entry(entry: Entry) -> str:
+    if isinstance(entry, Pages):
+        return ", ".join(markdown_link(name, f"{name}/README.md") for name in filter(None, entry.split(", ")))
+    return markdown_text(_text(entry))
+
+
 def markdown(sheet: Sheet) -> str:
     """A GitHub table with its notes below, one paragraph each."""
     rules = [":--" if column < sheet.left else "--:" for column in range(len(sheet.headings))]
-    lines = [[markdown_text(_text(entry)) for entry in row] for row in (sheet.headings, *sheet.rows)]
+    lines = [[_markdown_entry(entry) for entry in row] for row in (sheet.headings, *sheet.rows)]
     table = "".join("| " + " | ".join(line) + " |\n" for line in (lines[0], rules, *lines[1:]))
     return table + "".join(f"\n{markdown_text(note)}\n" for note in sheet.notes)
 

@@ -2,7 +2,7 @@
 
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 import matplotlib as mpl
 import numpy as np
@@ -120,9 +120,9 @@ def _count(axes: Axes, start: np.ndarray, width: np.ndarray, ink: str) -> None:
 def forest(entries: Sequence[Entry], scale: str) -> Figure | None:
     """Measured differences with the intervals that decide: a panel per unit, a row per answer, in the claims' words.
 
-    Positive is as claimed. A band is the margin within which a difference counts as equal, a diamond the published
-    difference where it has the same unit. Claims that the set-up leaves open (floor, plateau, one seed) have
-    no row: their differences say nothing.
+    Positive is as claimed. A hollow mark is settled and a part of a claim that as a whole is open. A band is the margin
+    within which a difference counts as equal, a diamond the published difference where it has the same unit. Claims
+    that the set-up leaves open (floor, plateau, one seed) have no row: their differences say nothing.
 
     Returns:
         None if no answer has such a difference.
@@ -135,6 +135,7 @@ def forest(entries: Sequence[Entry], scale: str) -> Figure | None:
     if not panels:
         return None
     panels = dict(sorted(panels.items(), key=lambda item: -len(item[1])))
+    parts = {id(answer) for entry, answer in kept if _is_part(entry, answer)}
     heights = [len(rows) + 1.5 for rows in panels.values()]
     with mpl.rc_context(STYLE):
         figure = blank(1.6 + 0.28 * sum(heights) + 0.3 * len(panels))
@@ -144,9 +145,11 @@ def forest(entries: Sequence[Entry], scale: str) -> Figure | None:
         key.axis("off")
         below = grid[1].subgridspec(len(panels), 1, height_ratios=heights)
         for place, (unit, answers) in enumerate(panels.items()):
-            _panel(figure.add_subplot(below[place]), unit, answers)
+            _panel(figure.add_subplot(below[place]), unit, answers, parts)
         found = [answer for answers in panels.values() for answer in answers]
-        key.legend(handles=_marks(found), loc="center left", ncols=5, fontsize=9, borderaxespad=0, handlelength=1.4)
+        key.legend(
+            handles=_marks(found, parts), loc="center left", ncols=5, fontsize=9, borderaxespad=0, handlelength=1.4
+        )
         note = f"scale {scale}: intervals corrected for looks and claims, mostly of proxies"
         note += _absent(entries, found, scale)
         titles(figure, "How large are the differences?", note)
@@ -175,11 +178,16 @@ def _is_shown(entry: Entry, answer: Answer, scale: str) -> bool:
     )
 
 
+def _is_part(entry: Entry, answer: Answer) -> bool:
+    """Whether the answer is settled and the claim, which has others, is not: it is no claim that replicates."""
+    return answer.outcome != NOT_RESOLVED and entry.outcome(answer.scale) == NOT_RESOLVED
+
+
 def _effect(answer: Answer) -> float:
     return answer.effect or 0.0
 
 
-def _panel(axes: Axes, unit: str, answers: Sequence[Answer]) -> None:
+def _panel(axes: Axes, unit: str, answers: Sequence[Answer], parts: Container[int]) -> None:
     factor, name = _SCALED.get(unit, (1.0, unit))
     middle, low, high, margin, printed = (
         factor * np.array([np.nan if value is None else value for value in values])
@@ -195,7 +203,8 @@ def _panel(axes: Axes, unit: str, answers: Sequence[Answer]) -> None:
             axes.barh(y, 2 * min(margin[y], limit), left=-min(margin[y], limit), height=0.84, color=_MARGIN, zorder=0)
         axes.plot(np.clip([low[y], high[y]], -limit, limit), [y, y], "-", color=colour, lw=2, zorder=2)
         mark = "o" if abs(middle[y]) <= limit else (">" if middle[y] > 0 else "<")
-        axes.plot(np.clip(middle[y], -limit, limit), y, mark, color=colour, ms=5, zorder=3)
+        face = "white" if id(answer) in parts else colour
+        axes.plot(np.clip(middle[y], -limit, limit), y, mark, color=colour, mfc=face, ms=5, zorder=3)
         if not np.isnan(printed[y]):
             axes.plot(np.clip(printed[y], -limit, limit), y, "D", mfc="none", mec=PAPER, ms=5, zorder=4)
     metrics = {answer.metric for answer in answers}
@@ -208,7 +217,7 @@ def _panel(axes: Axes, unit: str, answers: Sequence[Answer]) -> None:
     axes.grid(axis="y", visible=False)
     metric = shown(next(iter(metrics)), 40)
     what = name if len(metrics) > 1 else metric if name in metric else f"{metric} ({name})"
-    axes.set_xlabel(f"difference in {what}; to the right: as claimed", fontsize=9)
+    axes.set_xlabel(f"difference in {what}; to the right: as claimed", fontsize=9, loc="right")
 
 
 def _limit(marks: np.ndarray, ends: np.ndarray) -> float:
@@ -231,7 +240,7 @@ def _names(answers: Sequence[Answer]) -> list[str]:
     return names
 
 
-def _marks(answers: Sequence[Answer]) -> list[Line2D | Patch]:
+def _marks(answers: Sequence[Answer], parts: Container[int]) -> list[Line2D | Patch]:
     names = {NOT_RESOLVED: "open"}
     marks: list[Line2D | Patch] = [
         Line2D(
@@ -246,6 +255,8 @@ def _marks(answers: Sequence[Answer]) -> list[Line2D | Patch]:
         for outcome in (REPLICATES, CONTRADICTS, *THREATS, NOT_RESOLVED)
         if any(answer.outcome == outcome for answer in answers)
     ]
+    if any(id(answer) in parts for answer in answers):
+        marks.append(Line2D([], [], color=INK, marker="o", mfc="white", ls="", ms=5, label="part of an open claim"))
     if any(answer.margin for answer in answers):
         marks.append(Patch(color=_MARGIN, label="margin"))
     if any(answer.printed_effect is not None for answer in answers):

@@ -151,7 +151,8 @@ def titles(figure: Figure, question: str, subtitle: str, answer: str = "") -> No
     size = _TITLE if answer else _TITLE + 1
     figure.suptitle("\n".join(lines), x=0.012, ha="left", fontsize=size, fontweight="bold")
     if subtitle:
-        figure.supxlabel(shown(subtitle, _FINE_PRINT), x=0.012, ha="left", fontsize=SMALL, color=FAINT)
+        small = "\n".join(textwrap.wrap(shown(subtitle, 3 * _FINE_PRINT), _FINE_PRINT))
+        figure.supxlabel(small, x=0.012, ha="left", fontsize=SMALL, color=FAINT)
 
 
 def for_slide(figure: Figure) -> Figure:

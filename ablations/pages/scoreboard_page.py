@@ -1,6 +1,7 @@
 """The scoreboard: ``results/claims.{md,csv,tex,json}`` and two figures, from the cards of all pages."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -10,7 +11,7 @@ from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, THR
 from ablations.claims.published_claims import claims as published_claims
 from ablations.claims.published_claims import counted_as, with_parts
 from ablations.claims.scoreboard import MECHANISM, MIXED, NO_GRID, NOT_RUN, Answer
-from ablations.core.formatting import Entry, Sheet, duration, markdown_code
+from ablations.core.formatting import Entry, Pages, Sheet, duration, markdown_code
 from ablations.core.store import Snapshot
 from ablations.figures import claims, grid_figures
 from ablations.measurements.trunks import WORD as CONTINUED
@@ -22,6 +23,13 @@ from lightning_modules import files
 
 UNCOUNTED = ("smoke", "demo", "demo-scratch")  # scales too small for their numbers to count
 _ORDER = ("laptop", "laptop-long", "gpu", "paper", MECHANISM)
+_COLUMNS = {  # of the summary -> the outcomes that it counts
+    REPLICATES: (REPLICATES,),
+    CONTRADICTS: (CONTRADICTS,),
+    MIXED: (MIXED,),
+    "threat to validity": THREATS,
+    NOT_RESOLVED: (NOT_RESOLVED,),
+}
 _MEASURED = (REPLICATES, CONTRADICTS, MIXED, *THREATS, NOT_RESOLVED)  # outcomes of claims with measurements
 _APART = (
     "The text is made by rules and has a property or lacks it. These verdicts say what a model can learn of it, not "
@@ -73,11 +81,12 @@ def sheets(entries: Sequence[scoreboard.Entry]) -> tuple[Sheet, Sheet, dict[str,
             links = dict.fromkeys(
                 f"{answer.grid}/{answer.scale}" for answer in entry.answers if answer.outcome != NOT_RUN
             )
-            rows.append([claim.paper, claim.table, claim.statement, claim.published, *outcomes, ", ".join(links)])
+            table = claim.table.replace("README ", "README of its code, ")
+            rows.append([claim.paper, table, claim.statement, claim.published, *outcomes, ", ".join(links)])
     reading = Sheet(
         ["paper", "table", "claim", "published", *map(_heading, levels), "measured in"],
         rows,
-        left=4 + len(levels),
+        left=5 + len(levels),
         notes=_notes(),
     )
     numbers = Sheet(
@@ -124,23 +133,48 @@ def _row(entry: scoreboard.Entry, answer: Answer | None) -> list[Entry]:
 
 
 def summary(entries: Sequence[scoreboard.Entry], scale: str) -> Sheet:
-    """A row per paper: how many claims it makes, how many the scale can test, and their outcomes."""
+    """A row per measured paper: how many claims it makes, how many the scale can test, and their outcomes.
+
+    The last rows are of all other papers, and of all. A column *mixed* is there if a claim is.
+    """
     where = "on constructed text" if scale == MECHANISM else "at this scale"
-    rows: list[list[Entry]] = []
+    measured: list[list[int | str]] = []
+    others: list[list[int | str]] = []
     for paper, counts in scoreboard.tally(entries, scale):
-        of_paper = [entry for entry in entries if entry.claim.paper == paper]
-        testable = sum(entry.is_testable(scale) for entry in of_paper)
-        with_grid = sum(bool(entry.grids) for entry in of_paper)
-        measured = sum(counts[name] for name in _MEASURED)
-        outcomes = [counts[name] or "" for name in _MEASURED]
-        settled = [sum(entry.is_settled(scale, what) for entry in of_paper) or "" for what in ("direction", "size")]
-        rows.append([paper, len(of_paper), testable, with_grid, measured, *settled, *outcomes])
-    total: list[Entry] = ["all"]
-    for column in range(1, len(rows[0]) if rows else 0):
-        total.append(sum(int(row[column] or 0) for row in rows))
-    headings = ["paper", "claims", f"testable {where}", "with a grid", "measured"]
-    headings += ["direction settled", "size settled"]
-    return Sheet([*headings, *_MEASURED], [*rows, total] if rows else [])
+        testable = sum(entry.is_testable(scale) for entry in entries if entry.claim.paper == paper)
+        some = sum(counts[name] for name in _MEASURED)
+        outcomes = [sum(counts[name] for name in names) for names in _COLUMNS.values()]
+        (measured if some else others).append([paper, sum(counts.values()), testable, some, *outcomes])
+    rows = measured
+    if others:
+        rows = [*rows, [f"{len(others)} other paper{'s' * (len(others) > 1)}", *_summed(others)]]
+    rows = [*rows, ["all", *_summed(rows)]] if rows else []
+    headings = ["paper", "claims", f"testable {where}", "measured", *_COLUMNS]
+    kept = [n for n, name in enumerate(headings) if name != MIXED or (rows and rows[-1][n])]
+    shown = [[row[n] if row[n] or row[0] == "all" else "" for n in kept] for row in rows]
+    return Sheet([headings[n] for n in kept], shown)
+
+
+def _summed(rows: Sequence[Sequence[int | str]]) -> list[int | str]:
+    """The sums of columns of counts, whose first one is names."""
+    return [sum(map(int, column)) for column in list(zip(*rows, strict=True))[1:]]
+
+
+def opening(entries: Sequence[scoreboard.Entry], scale: str) -> str:
+    """How many claims are measured at a scale and how these ended, in three sentences."""
+    ends = [entry.outcome(scale) for entry in entries]
+    measured = sum(end in _MEASURED for end in ends)
+    threats = ", ".join(f"{ends.count(name)} {name}" for name in THREATS if name in ends)
+    parts = [f"{ends.count(REPLICATES)} replicate", f"{ends.count(CONTRADICTS)} contradict"]
+    parts += [f"{ends.count(MIXED)} are mixed"] * (MIXED in ends) + [f"{ends.count(NOT_RESOLVED)} are not resolved"]
+    threatened = f"{sum(ends.count(name) for name in THREATS)} have a threat to their validity"
+    parts += [threatened + (f" ({threats})" if threats else "")]
+    direction, size = (sum(entry.is_settled(scale, what) for entry in entries) for what in ("direction", "size"))
+    return (
+        f"Of {len(entries)} published claims, {measured} are measured at scale {markdown_code(scale)}. Of these, "
+        f"{', '.join(parts[:-1])}, and {parts[-1]}. Their intervals settle the direction of {direction} claims and "
+        f"the size of {size}."
+    )
 
 
 def _notes() -> list[str]:
@@ -165,6 +199,7 @@ def write(snapshot: Snapshot) -> dict[str, Path]:
     """Writes the scoreboard of a snapshot into its results folder; returns the files by name."""
     results_dir, entries = snapshot.folder, gathered(snapshot)
     reading, numbers, trace = sheets(entries)
+    reading = replace(reading, rows=[[*row[:-1], Pages(row[-1])] for row in reading.rows])
     written = {path.name: path for path in tables.write(results_dir, "claims", (reading, numbers, trace)).values()}
     levels = scales(entries)
     head = (
@@ -186,7 +221,7 @@ def _summaries(entries: Sequence[scoreboard.Entry], levels: Sequence[str], snaps
     parts = []
     for scale in levels:
         parts += [f"## At scale {markdown_code(scale)}{', on constructed text' * (scale == MECHANISM)}\n"]
-        parts += [f"{_APART}\n"] * (scale == MECHANISM)
+        parts += [f"{opening(entries, scale)}\n", *[f"{_APART}\n"] * (scale == MECHANISM)]
         parts += [tables.markdown(summary(entries, scale)), _survival(entries, scale), _cost(entries, scale, snapshot)]
     return [*parts, _whole_cost(snapshot)]
 
@@ -196,8 +231,8 @@ def _survival(entries: Sequence[scoreboard.Entry], scale: str) -> str:
     found = scoreboard.surviving(entries, scale)
     later = f", or for post hoc ones over these and {found.tests - found.planned} more" * (found.tests > found.planned)
     return (
-        f"A claim may have several tests. Of {found.settled} tests settled without a threat, {found.left} survive Holm's "
-        f"correction over all {found.planned} judged tests of published claims at this scale{later}. Of "
+        f"A claim may have several tests. Of {found.settled} tests settled without a threat, {found.left} survive "
+        f"Holm's correction over all {found.planned} judged tests of published claims at this scale{later}. Of "
         f"{found.claims} claims that replicate or contradict, {found.whole} survive with all their tests "
         "(`ablations claims --survives`).\n"
     )

@@ -188,7 +188,10 @@ def test_tally_and_sheets_hold_every_claim_once(study):
     assert len(runs["claims"][0]["runs"]) == 10
     total = scoreboard_page.summary(found, "laptop").rows[-1]
     assert total[1] == len(claims())
-    assert total[5:7] == [1, 1]  # settled in direction, and in size
+    assert (total[3], total[5]) == (1, 1)  # measured, and contradicted
+    (judged,) = [entry for entry in found if entry.answers]
+    assert judged.is_settled("laptop", "direction")
+    assert judged.is_settled("laptop", "size")
     assert board(found, "laptop") is not None
     assert forest(found, "laptop") is not None
     assert forest(entries([], {}), "laptop") is None
