@@ -20,6 +20,7 @@ from ablations.schema.cell import Cell
 from ablations.schema.grid import Metric
 
 _PAIRS = (">", "~")  # relations of two sides whose effect is their difference
+_EMBEDDINGS, _FULL = "model.embedding_size", "full width"  # words as wide as the layers have no projection
 _SHORT = 5  # letters of a variant's name, such as "with" or "all"
 _SPEED = {Kind.SPEED: "a matter of speed", Kind.OPEN: "speed or quality is open"}
 
@@ -46,7 +47,7 @@ def headline(measured: Measurements, verdicts: Sequence[Verdict], quoted: Sequen
         names, shared = _names(measured, chosen)
         found = _compared(chosen, names, metric) + shared
     text = "; ".join(filter(None, [found, _limits(measured, chosen, names)]))
-    ours = ("the ", *(axis_text(path) for path in measured.grid.axes))  # names of variants stay as they are
+    ours = ("the ", _FULL, *(axis_text(path) for path in measured.grid.axes))  # names of variants stay as they are
     return f"{text[0].upper()}{text[1:]}" if text.startswith(ours) else text
 
 
@@ -97,11 +98,25 @@ def _names(measured: Measurements, verdict: Verdict) -> tuple[list[str], str]:
         return list(verdict.sides), ""
     a, b = cells[0].values, cells[1].values
     apart = [path for path in a if path in b and not same(a[path], b[path])]
-    both = [_value(path, value, is_named=True) for path, value in a.items() if path not in apart]
+    both = [_FULL if _is_full(path, cells[0]) else _value(path, value, is_named=True)
+            for path, value in a.items() if path not in apart]  # fmt: skip
     named = verdict.direction is Direction.NEGATIVE  # the place of the side that is said first
-    names = [", ".join(_value(path, values[path], is_named=n == named) for path in apart)
-             for n, values in enumerate((a, b))]  # fmt: skip
+    names = [", ".join(_side(path, cell, is_named=n == named) for path in apart) for n, cell in enumerate(cells[:2])]
     return names, f" ({', '.join(both)})" if both else ""
+
+
+def _side(path: str, cell: Cell, *, is_named: bool) -> str:
+    """The value of a side: ``48 (for 128)`` where it stands in for a published one, ``full width (128)`` of words."""
+    value = cell.values[path]
+    if _is_full(path, cell):
+        return f"{_FULL} ({value})"
+    printed = cell.printed.get(path, value)
+    theirs = "" if same(printed, value) else f" (for {_value(path, printed, is_named=False)})"
+    return _value(path, value, is_named=is_named) + theirs
+
+
+def _is_full(path: str, cell: Cell) -> bool:
+    return path == _EMBEDDINGS and cell.values[path] == cell.system.model.hidden_size
 
 
 def _value(path: str, value: object, *, is_named: bool) -> str:
@@ -136,7 +151,8 @@ def _limits(measured: Measurements, verdict: Verdict, names: Sequence[str]) -> s
         bar = _bar(measured, verdict, marked[0][1])
         if len(marked) == len(names):
             return f"{'neither' if len(names) == 2 else 'none'} is better than {bar} ({marked[0][1]})"
-        return " and ".join(f"{name} is no better than {bar} ({reason})" for name, reason in marked)
+        short = ((name.partition(" (for ")[0], reason) for name, reason in marked)
+        return " and ".join(f"{name} is no better than {bar} ({reason})" for name, reason in short)
     if verdict.direction is not Direction.OPEN and verdict.aligned and verdict.aligned.kind in _SPEED:
         return _SPEED[verdict.aligned.kind]
     return f"open: {verdict.reason}" if verdict.reason not in (Reason.NONE, Reason.POWER) else ""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ablations.claims.alignment import Contrast, Kind
-from ablations.claims.outcomes import Direction
+from ablations.claims.outcomes import Direction, Reason
 from ablations.claims.verdict import Verdict
 from ablations.core.crossing import QUARTER
 from ablations.core.formatting import Entry, Sheet, difference_text, fixed, markdown_text, quantity
@@ -30,13 +30,13 @@ def contrasts(verdicts: Sequence[Verdict]) -> list[Contrast]:
 
 def sheets(verdicts: Sequence[Verdict]) -> tuple[Sheet, Sheet, dict[str, Any]] | None:
     """The table to read, the table of every number, and the runs behind them; None without such contrasts."""
-    shown = contrasts(verdicts)
+    shown, low = contrasts(verdicts), _at_floor(verdicts)
     if not shown:
         return None
     reading = Sheet(
         ["contrast", "at equal tokens", "at equal FLOPs", "at equal multiples of the crossing", "multiple",
          "a sixth earlier", "an offset would leave", "it is", "final slope"],
-        [[one.name, *_effects(one), str(one.kind), _slopes(one)] for one in shown],
+        [[one.name, *_effects(one), str(one.kind) + low.get(id(one), ""), _slopes(one)] for one in shown],
         notes=_notes(shown),
         brief=["it is", "at equal tokens", "at equal FLOPs", "at equal multiples of the crossing"],
     )  # fmt: skip
@@ -52,6 +52,18 @@ def sheets(verdicts: Sequence[Verdict]) -> tuple[Sheet, Sheet, dict[str, Any]] |
         for verdict in verdicts if verdict.aligned
     ]  # fmt: skip
     return reading, everything, {"claims": trace}
+
+
+def _at_floor(verdicts: Sequence[Verdict]) -> dict[int, str]:
+    """Contrast -> which of its sides are at the floor: verdicts judge such a pair less, whatever its kind."""
+    words = {1: " (one at the floor)", 2: " (both at the floor)"}
+    return {
+        id(one): words[count]
+        for verdict in verdicts
+        if verdict.aligned and (count := verdict.floors.count(Reason.FLOOR)) in words
+        for one in verdict.aligned.contrasts
+        if one.is_pair and len(verdict.floors) == 2
+    }
 
 
 def _effects(one: Contrast) -> list[Entry]:
@@ -135,7 +147,12 @@ def in_short(verdicts: Sequence[Verdict], named: Verdict | None = None) -> str:
     one = aligned[0] if is_named else max(aligned, key=lambda one: abs(one.tokens.mean or 0.0))
     whole, left = one.facing(one.tokens), one.facing(one.multiples)
     counts = Counter(one.kind for one in shown)
-    tally = ", ".join(f"{counts[kind]} {_WORDS[kind]}" for kind in Kind if counts[kind])
+    low = _at_floor(verdicts)
+    both = Counter(one.kind for one in shown if low.get(id(one), "").startswith(" (both"))
+    tally = ", ".join(
+        f"{counts[kind]} {_WORDS[kind]}" + f" (of which {both[kind]} with both sides at the floor)" * bool(both[kind])
+        for kind in Kind if counts[kind]
+    )  # fmt: skip
     crossed = " and ".join(quantity(at) for at in _sides(one, one.crossings))
     text = (
         f"Of the {fixed((whole and whole.mean) or 0.0, 3)} nats of {one.name}, "

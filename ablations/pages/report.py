@@ -4,6 +4,7 @@ All of it is rebuilt from the records, without training or a corpus.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -55,6 +56,7 @@ from lightning_modules.files import read
 
 _COLUMNS = 8  # of a table on a page; its file has all
 _UNJUDGED = "**Not judged.** The numbers of this scale mean nothing: it tests that everything runs."
+_FIRST = ("masking_ratio", "sentence_objective", "embedding_size", "parameter_sharing", "model_depth")  # of the README
 _SECTIONS = {
     "claims": "Verdicts",
     "table": "Results",
@@ -142,6 +144,7 @@ def _card(plan: Planned, measured: Measurements, verdicts: Sequence[Verdict]) ->
         "finished": finished,
         "planned": planned,
         "verdicts": judging.tally(verdicts),
+        "headline": headline(measured, verdicts, _quoted(plan, measured, verdicts)),
         "claims": [scoreboard.card(verdict, measured) for verdict in verdicts],
     } | {name: text for name, text in (("overridden", heading.overridden(plan)), ("answer", answer_in_words)) if text}
 
@@ -150,8 +153,12 @@ def _caveat(plan: Planned, measured: Measurements) -> str:
     own = plan.grid.scales[plan.scale].caveat if plan.scale in plan.grid.scales else ""
     of_scale = scales.caveat(plan.scale)
     parts = [of_scale, _recipe(plan) if of_scale else "", search_report.in_short(measured)]
-    text = " ".join(filter(None, [*parts, conclusion.caveat(own, measured)]))
-    return f"**Caution:** {markdown_text(text)}" if text else ""
+    parts += conclusion.caveat(own, measured).split("\n")  # a paragraph of the grid's file is a line
+    said = [markdown_text(part) for part in parts if part]
+    listed = (
+        "\n\n" + "\n".join(f"* {part[0].upper()}{part[1:]}" for part in said) if len(said) > 1 else f" {' '.join(said)}"
+    )
+    return f"**Caution:**{listed}" if said else ""
 
 
 def _recipe(plan: Planned) -> str:
@@ -253,9 +260,17 @@ def _narrow(name: str, sheet: Sheet) -> list[str]:
     empty = {"", None, tables.NOTHING}  # rows of what is left out
     shown = replace(shown, rows=[row for row in shown.rows if {*row[shown.left :]} - empty or not row[shown.left :]])
     left = [heading for heading in sheet.headings if heading not in shown.headings]
+    shown = replace(shown, notes=[note for note in shown.notes if not _is_about(note, left, shown.headings)])
     more = f"[{name}.md]({name}.md) has {len(left)} more: {markdown_text(', '.join(left))}."
     table, _, notes = markdown(shown).rstrip("\n").partition("\n\n")
     return list(filter(None, [table, more * bool(left), notes]))
+
+
+def _is_about(note: str, left: Sequence[str], shown: Sequence[str]) -> bool:
+    """Whether a note explains only columns that are left out: it begins with the first word of their headings."""
+    column = note.partition(":")[0].lower()
+    about_shown, about_left = (any(heading.startswith(column) for heading in heads) for heads in (shown, left))
+    return about_left and not about_shown
 
 
 def _computed(measured: Measurements) -> list[str]:
@@ -352,10 +367,11 @@ def _command(plan: Planned, words: str = "run {}", call: str = "run()") -> str:
 
 
 def index(results_dir: Path) -> Path:
-    """Writes ``results/README.md``: every published page with its question, runs and counted verdicts, a row each.
+    """Writes ``results/README.md``: every published page with its question, answer and runs, a row each.
 
-    Reads the ``page.json`` of every ``<grid>/<scale>/`` folder, in alphabetical order. Names the grids without a page,
-    and lists executed notebooks that belong to no grid, ``essays/<name>/notebook.ipynb``.
+    Reads the ``page.json`` of every ``<grid>/<scale>/`` folder: those of the README first, then in alphabetical order.
+    A page without a judged claim has its counted verdicts for an answer. Lists executed notebooks that belong to no
+    grid, ``essays/<name>/notebook.ipynb``.
     """
     parts = ["# Results", "`make tables` rebuilds every number on these pages from `records/`."]
     overviews = {
@@ -367,21 +383,37 @@ def index(results_dir: Path) -> Path:
         "published/systems.md": "[Systems of 2018 to 2020](published/systems.md): sizes over the date, and costs.",
     }
     parts.append("\n".join(f"* {line}" for name, line in overviews.items() if (results_dir / name).is_file()))
-    pages = list(cards.cards(results_dir))
+    pages = sorted(cards.cards(results_dir), key=lambda page: _place(page[0].parent.name))
     rows = []
     for folder, page in pages:
         where = folder.relative_to(results_dir).as_posix()
         question = " ".join(filter(None, [markdown_text(page["question"]), markdown_safe(page["overridden"])]))
-        runs, verdicts = f"{page['finished']} of {page['planned']}", markdown_text(page["verdicts"])
-        rows.append(f"| {markdown_link(where, f'{where}/README.md')} | {question} | {runs} | {verdicts} |")
-    head = ["| ablation | question | runs | verdicts |", "| :-- | :-- | --: | :-- |"]
+        runs, said = f"{page['finished']} of {page['planned']}", _in_short(page["headline"]) or page["verdicts"]
+        link = markdown_link(where, f"{where}/README.md")
+        rows.append(f"| {link} | {question} | {markdown_text(said)} | {runs} |")
+    head = ["| ablation | question | answer | runs |", "| :-- | :-- | :-- | --: |"]
     parts.append("\n".join([*head, *rows]) if rows else "No page has been published yet.")
+    if pages:
+        parts.append(
+            "*Leads* is less than *beats*: a floor, a plateau or speed may explain the lead. The pages say more."
+        )
     shown = {folder.parent.name for folder, _ in pages}
-    if names := [f"`{name}`" for name in grids.available() if name not in shown]:
-        parts.append(f"Without a page, and planned by `ablations plan GRID`: {', '.join(names)}.")
+    if others := {*grids.available()} - shown:
+        parts.append(f"{len(others)} more grids have no page here: `ablations list` describes them.")
     parts += _essays(results_dir)
     store.write(path := results_dir / "README.md", ("\n\n".join(filter(None, parts)) + "\n").encode())
     return path
+
+
+def _place(grid: str) -> int:
+    return _FIRST.index(grid) if grid in _FIRST else len(_FIRST)
+
+
+def _in_short(said: str) -> str:
+    """A headline with what limits it as the bare reason: ``A leads B by 0.2 nats [0.1, 0.3]; floor``."""
+    found, _, limits = said.partition("; ")
+    reasons = dict.fromkeys(re.findall(r"\((\w+)\)(?= and |$)", limits))
+    return "; ".join(filter(None, [found, *(reasons or [limits])]))
 
 
 def _essays(results_dir: Path) -> list[str]:

@@ -40,7 +40,8 @@ def regime(verdict: Verdict) -> str:
         return str(verdict.reason)
     if verdict.aligned is None:
         return "no curves"
-    return str(verdict.aligned.kind)
+    at_floor = "one side at the floor" if Reason.FLOOR in verdict.floors else ""
+    return str(verdict.aligned.kind) + f" ({at_floor})" * bool(at_floor)
 
 
 def part(verdicts: Sequence[Verdict]) -> list[str]:

@@ -146,7 +146,11 @@ def _comparison(measured: Measurements, metric: Metric) -> list[str]:
     heading = f"{capital(markdown_text(metric.label or metric.name))}, {metric.better} is better"
     heading += f", by {markdown_text(path_text(x))}" if short and "." in (x := _axis(measured)) else ""
     beaten = _to_beat(measured, metric, [cell for cell, _ in ordered])
-    return [" ".join([f"{heading}: {'; '.join([*told, *beaten])}.", *_floor(measured, metric, means)])]
+    return [
+        " ".join(
+            [f"{heading}: {'; '.join([*told, *beaten])}.", *_floor(measured, metric, means), *_bar(measured, metric)]
+        )
+    ]
 
 
 def _along(measured: Measurements, means: Means) -> list[str]:
@@ -209,6 +213,22 @@ def _strongest(measured: Measurements, metric: Metric, cell: Cell) -> tuple[floa
     if not known:
         return None
     return min(known) if metric.better == "lower" else max(known)
+
+
+def _bar(measured: Measurements, metric: Metric) -> list[str]:
+    """Which simple method verdicts compare a loss with, where a better one is known, and how many runs pass that."""
+    found = [(cell, bar) for cell in measured.cells if (bar := measured.bars(cell).get(metric.name))]
+    levels = {(bar.floor, round(bar.scores[bar.floor], 3)) for _, bar in found}
+    if len(levels) != 1 or all(min(bar.scores.values()) >= bar.scores[bar.floor] for _, bar in found):
+        return []
+    ((floor, level),) = levels
+    runs = [(value, min(bar.scores.values())) for cell, bar in found
+            for value in measured.values(cell, metric.name).values()]  # fmt: skip
+    passed = sum(value < best for value, best in runs)
+    return [
+        f"The bar of the verdicts is {level:.3f} ({markdown_text(floor)}), the least that a model of context has to "
+        f"pass. {passed} of {len(runs)} runs are better than the best simple method."
+    ]
 
 
 def _floor(measured: Measurements, metric: Metric, means: Means) -> list[str]:
