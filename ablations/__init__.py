@@ -64,7 +64,7 @@ def frame(
         results_dir: As in `open`.
 
     Raises:
-        ConfigError: As `study.Study`, and where nothing has a page.
+        ConfigError: For an unknown grid, with the nearest name; as `study.Study`; and where nothing has a page.
     """
     import pandas as pd
 
@@ -73,6 +73,8 @@ def frame(
     from lightning_modules.config import ConfigError
     from lightning_modules.places import results
 
+    for grid in grids:
+        known.locate(grid)
     folder = results(results_dir)
     pages = [
         (grid, size)

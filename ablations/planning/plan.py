@@ -33,7 +33,9 @@ from ablations.schema.claim import Claim
 from ablations.schema.grid import FIRST_SEARCH_SEED, Grid
 from ablations.schema.record import Record
 from ablations.schema.run import Run
+from ablations.schema.scale import Scale
 from lightning_modules.config import ConfigError, Problem, canonical, did_you_mean, identity
+from lightning_modules.system import System
 from lightning_modules.tasks import TASKS
 from lightning_modules.zero_shot.table import ZERO_SHOT
 
@@ -422,9 +424,12 @@ def _with(grid: Grid, scale: str, knobs: Mapping[str, Any]) -> Grid:
     """The grid with some knobs set at a scale.
 
     Raises:
-        ConfigError: If the grid varies one of the knobs.
+        ConfigError: If the grid varies one of the knobs, or one is a part of its file.
     """
-    varies = grid_cells.varied(grid)
+    varies, parts = grid_cells.varied(grid), {*Grid.model_fields, *Scale.model_fields} - {*System.model_fields}
+    text = "is no knob but a part of the grid's file: write it there"
+    if wrong := [Problem(name, text) for name in knobs if name in parts]:
+        raise ConfigError(wrong)
     wrong = [
         Problem(path, f"varies in '{grid.name}' and cannot be set for all cells") for path in knobs if path in varies
     ]

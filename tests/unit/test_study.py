@@ -147,6 +147,11 @@ def test_what_papers_print_and_what_is_claimed_is_there_before_anything_runs(tmp
     assert "no table" in str(Study("directionality", "smoke", results_dir=tmp_path).published())
 
 
+def test_a_misspelt_grid_gets_the_nearest(tmp_path):
+    with pytest.raises(ConfigError, match="'masking_ratio'"):
+        ablations.frame("maskin_ratio", results_dir=tmp_path)
+
+
 @pytest.mark.parametrize("grids", [["masking_ratio"], ["embedding_size", "masking_ratio"]])
 def test_a_frame_has_the_rows_that_are_written(grids, finished_results):
     found = ablations.frame(*grids, scale="laptop", results_dir=finished_results)

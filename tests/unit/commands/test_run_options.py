@@ -65,6 +65,18 @@ def test_a_dry_run_counts_as_many_runs_at_once_as_the_executor_makes(said):
     assert "at a time" not in cluster
 
 
+def test_a_part_of_a_grid_is_no_knob(said):
+    wrong = said("run", "masking_ratio", "-s", "smoke", "--set", "tasks=[rte]", "--dry-run", code=2)
+    assert names(wrong, "tasks", "the grid's file")
+
+
+def test_a_new_results_folder_is_named_as_new(said, tmp_path):
+    asks = "run", "masking_ratio", "-s", "smoke", "--dry-run"
+    assert "a new results folder" in said(*asks)
+    (tmp_path / "results").mkdir()
+    assert "a new results folder" not in said(*asks)
+
+
 def test_a_run_with_a_knob_of_its_own_has_a_page_of_its_own(said, tmp_path):
     grid = tiny.grid(tmp_path / "own", steps=2, seeds=1)
     said("run", grid, "-s", "smoke", "--no-notebook", "--set", "training.batch_size=2", "--jobs", 1)
