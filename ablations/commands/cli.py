@@ -134,7 +134,8 @@ def plan(
         study = Study(grid, scale, **changed, seeds=seeds, results_dir=results_dir).at_look(look)
         planned = study.plan(**sharing)
         if form is Format.table:
-            return [str(piece) for piece in (study.about(brief=True), planned, study.power())]
+            named = f"Grid {grid} at scale {scale}:"
+            return [named, *(str(piece) for piece in (study.about(brief=True), planned, study.power()))]
         return [listed(planned.data.to_dict("records"), form, "cell")]
 
     with reporting_errors():
@@ -202,7 +203,8 @@ def run(
             overridden |= {"axes": notebooks.axes(source, parameters), "set": parameters.get("set")}
         study = Study(grid, scale, **overridden, results_dir=results_dir).at_look(look)
         with aside(form):
-            echo(f"results: {study.folder}")
+            is_new = not study.records.folder.is_dir()
+            echo(f"results: {study.folder}" + " (a new results folder: nothing is finished in it)" * is_new)
             execution = Execution(devices, num_nodes, strategy, activation_checkpointing)
             _tell_cost(study.resolve().sliced(part), study.records, asked, execution)
             if dry_run:
@@ -435,7 +437,7 @@ def new(
 
     with reporting_errors():
         path = new_grid.write(name, axis, _system(base), question, values(knobs, "--set"))
-        people = f"wrote {path}", f"next:  ablations plan {name} --scale laptop"
+        people = f"wrote {path}", f"next:  ablations plan {name} --scale smoke"
         tell({"grid": name, "file": path}, form, "grid", *people)
 
 
