@@ -240,7 +240,7 @@ def _page(
         "## Every number",
         _numbers(plan),
         "## Regenerate",
-        _commands(plan),
+        _commands(plan, folder.parents[1].name),
     ]
     if (folder / "notebook.ipynb").exists():
         parts.append(_notebook(folder / "notebook.ipynb", finished))
@@ -328,8 +328,12 @@ def _commits(records: Sequence[Record]) -> str:
     known = all(origin.get("code") for origin in origins if origin.get("dirty") is True)
     parts = [f"at commit{'s' * (len(commits) > 1)} {', '.join(map(markdown_code, commits))}"] if commits else []
     parts += [f"changed code in {changed} of these runs"] if changed else []
-    if changed or len(codes) > max(1, len(commits)):
-        parts.append(f"{len(codes)} different code{'s' * (len(codes) != 1)}" if known else "how many codes is unknown")
+    if not known:
+        parts.append("how many codes is unknown")
+    elif len(codes) > max(1, len(commits)):
+        parts.append(f"{len(codes)} different codes")
+    elif changed:
+        parts.append("all by the same code" if len(codes) == 1 else f"{len(codes)} codes in all")
     return f"; {', '.join(parts)}" if parts else ""
 
 
@@ -341,10 +345,15 @@ def _stale(plan: Planned) -> str:
     return f"{text}. To make {them} again: {markdown_code(_command(plan))} ({records})." if count else ""
 
 
-def _commands(plan: Planned) -> str:
+def _commands(plan: Planned, results: str) -> str:
+    """How to make the page again; in a results folder of another name than the usual one, with that name."""
+    rebuilt, own = "`make tables`", ""
+    if results != "results":
+        rebuilt = markdown_code(f"ablations tables --results-dir {results}")
+        own = f" Each command needs {markdown_code(f'--results-dir {results}')}, with the path of that folder."
     return (
-        "`make tables` rebuilds this page from the records, without training or corpora. To train missing runs: "
-        f"{markdown_code(_command(plan))}."
+        f"{rebuilt} rebuilds this page from the records, without training or corpora. To train missing runs: "
+        f"{markdown_code(_command(plan))}.{own}"
     )
 
 

@@ -78,7 +78,7 @@ def holds(measured: Measurements) -> str:
     other = f" of {markdown_text(before)}" * (before != text)
     after = f" after a trunk of {_span([trunk.tokens() for trunk in trunks], quantity)}{other}," if trunks else ""
     return (
-        f"**Holds for** {layers} layers of {width} ({sizes} parameters), {tokens} tokens"
+        f"**Holds for** {layers} layer{'s' * (layers != '1')} of {width} ({sizes} parameters), {tokens} tokens"
         f"{_real(measured, cells)}{after} of {markdown_text(text)} in sequences of {length} ({_pieces(systems)}), "
         f"with {runs} run{'s' * (runs != '1')} per cell."
     )
