@@ -76,7 +76,9 @@ def curves(measured: Measurements, subtitle: str = "", answer: str = "", metric:
     paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
     texts = [[value_text(path, value) for path, value in cell.values.items()] for cell in cells]
     names = [", ".join(values) or "one pretraining for all" for values in texts]
-    heading = ", ".join(map(axis_text, paths)) + f"; {len(drawn)} of {len(every)} cells" * (len(drawn) < len(every))
+    heading = ", ".join(
+        map(axis_text, paths)
+    ) + f"; {len(drawn)} of {len(every)} cells: baselines, best, worst, some between" * (len(drawn) < len(every))
     looks = _looks(cells, names, measured)
     means = [_mean_curve(runs) for runs in seeds]
     with mpl.rc_context(STYLE):
@@ -110,9 +112,18 @@ def _levels(measured: Measurements, cells: Sequence[Cell], metric: str) -> dict[
 
 
 def _looks(cells: Sequence[Cell], names: Sequence[str], measured: Measurements) -> list[_Look]:
+    """A colour and dashes per cell: of the lines of the grid's figure where it has several, else hues alone."""
+    if found := looks_of_lines(cells, measured):
+        return found
+    paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
+    hues = colours([cell.values.get(paths[0]) for cell in cells] if len(paths) == 1 else names)
+    return [(hue, "-") for hue in hues]
+
+
+def looks_of_lines(cells: Sequence[Cell], measured: Measurements) -> list[_Look]:
     """A colour and dashes per cell: those of the lines of the grid's figure, paler for each value of its knob but one.
 
-    The last value has the colour of the line itself.
+    The last value has the colour of the line itself. Nothing where the figure has one line or too many.
     """
     axis = measured.grid.figure.x if measured.grid.figure else ""
     steps = list(dict.fromkeys(str(cell.values[axis]) for cell in cells if axis in cell.values))
@@ -124,9 +135,7 @@ def _looks(cells: Sequence[Cell], names: Sequence[str], measured: Measurements) 
         own = [cell_text(rest) for rest in rests[len(measured.cells) :]]
         return [(paler(of[kind], _PALEST * (last - rank) / last), _DASHES[list(of).index(kind)])
                 for kind, rank in zip(own, ranks, strict=True)]  # fmt: skip
-    paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
-    hues = colours([cell.values.get(paths[0]) for cell in cells] if len(paths) == 1 else names)
-    return [(hue, "-") for hue in hues]
+    return []
 
 
 def _losses(axes: Axes, seeds: Sequence[Sequence[_Curve]], looks: Sequence[_Look], levels: Mapping[str, float]) -> None:
@@ -268,7 +277,7 @@ def name_ends(axes: Axes, ends: Sequence[tuple[float, float, Any, str]], heading
         )
     if heading:
         axes.annotate(
-            textwrap.fill(shown(heading, 60), 30),
+            textwrap.fill(shown(heading, 90), 30),
             (1, 0),
             xytext=(1.035, heights[-1] + 0.6 * gap),
             xycoords="axes fraction",

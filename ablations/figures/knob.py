@@ -44,6 +44,7 @@ _MARGIN = 20  # letters beside a panel
 _HEIGHT = 30  # letters along a panel
 _ACROSS = 80  # letters of the title of a strip, over all columns
 _IN_A_ROW = 2  # panels
+_STRIPS, _MEAN = 4, "Avg"  # strips at most; where the first has the mean of the others, it alone is drawn
 _IN_HOLE = 4  # strips that have room beside a last panel
 _HIGH, _LOW, _ROOM = 2.9, 0.85, 1.4  # inches: a panel, a strip of published values, titles and a legend
 _FEWEST = 3  # seeds of an interval; that of two is twelve times as wide as their distance
@@ -350,7 +351,8 @@ def _published_curves(grid: Grid, cells: Sequence[Cell], axis: KnobAxis) -> list
             by_metric.setdefault(row.metric, {}).setdefault(line, (colour, []))[1].append((position, text, row))
     metrics = [metric for source in grid.published for metric in source.metrics] or list(by_metric)
     by_metric = {metric: {line: one[line] for line in hues if line in one} for metric, one in by_metric.items()}
-    return [(metric, by_metric[metric]) for metric in dict.fromkeys(metrics) if metric in by_metric][:4]
+    known = [(metric, by_metric[metric]) for metric in dict.fromkeys(metrics) if metric in by_metric]
+    return known[: 1 if known and known[0][0] == _MEAN else _STRIPS]
 
 
 def _line_of(lines: Sequence[tuple[dict[str, Any], list[Cell]]], match: dict[str, str], row: Published) -> str | None:

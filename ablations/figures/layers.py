@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from ablations.core.formatting import cell_text
 from ablations.core.statistics import mean_interval
-from ablations.figures.curves import name_ends
+from ablations.figures.curves import looks_of_lines, name_ends
 from ablations.figures.style import STYLE, Drawing, blank, colours, paler, shown, titles
 from ablations.measurements.measurements import Measurements
 from ablations.schema.cell import Cell
@@ -49,7 +49,7 @@ def layers(measured: Measurements, subtitle: str = "") -> Drawing | None:
     left_out = max(0, len(drawn) - _MOST)
     kept = {round(place) for place in np.linspace(0, len(drawn) - 1, _MOST)} if left_out else range(len(drawn))
     drawn = [drawn[place] for place in sorted(kept)]
-    styles = _styles([cell for cell, _ in drawn])
+    styles = _styles([cell for cell, _ in drawn], measured)
     with mpl.rc_context(STYLE):
         figure = blank(3.8)
         for place, (name, label) in enumerate(_PANELS.items(), start=1):
@@ -101,8 +101,13 @@ def _draw(
     return float(numbers[-1]), float(means[-1])
 
 
-def _styles(cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    """Colour, marker and dashes of each cell: hue by everything but the depth, shade and marker by the depth."""
+def _styles(cells: Sequence[Cell], measured: Measurements) -> list[dict[str, Any]]:
+    """Colour, marker and dashes of each cell.
+
+    Colour and dashes are those of the lines of the grid's figure, so that a colour means one thing on a page. Where it
+    has none, the hue is by everything but the depth, and the shade by the depth. The marker always is.
+    """
+    lines = looks_of_lines(cells, measured)
     depths = sorted({cell.system.model.num_layers for cell in cells})
     kinds = [cell_text({path: v for path, v in cell.values.items() if path != _DEPTH}) for cell in cells]
     names = list(dict.fromkeys(kinds))
@@ -113,11 +118,14 @@ def _styles(cells: Sequence[Cell]) -> list[dict[str, Any]]:
         ranks = [depths.index(cell.system.model.num_layers) for cell in cells]
         paleness = [0.55 * (len(depths) - 1 - rank) / max(1, len(depths) - 1) for rank in ranks]
         hues = [paler(of[kind], share) for kind, share in zip(kinds, paleness, strict=True)]
+    dashes: list[Any] = ["--" if names.index(kind) >= 7 else "-" for kind in kinds]  # repeated hues are dashed
+    if lines:
+        hues, dashes = map(list, zip(*lines, strict=True))
     return [
         {
             "color": hue,
             "marker": _MARKERS[depths.index(cell.system.model.num_layers) % len(_MARKERS)],
-            "ls": "--" if names.index(kind) >= 7 else "-",  # more names than hues: repeated hues are dashed
+            "ls": line,
         }
-        for cell, kind, hue in zip(cells, kinds, hues, strict=True)
+        for cell, hue, line in zip(cells, hues, dashes, strict=True)
     ]
