@@ -155,7 +155,8 @@ def _limits(measured: Measurements, verdict: Verdict, names: Sequence[str]) -> s
         return " and ".join(f"{name} is no better than {bar} ({reason})" for name, reason in short)
     if verdict.direction is not Direction.OPEN and verdict.aligned and verdict.aligned.kind in _SPEED:
         return _SPEED[verdict.aligned.kind]
-    return f"open: {verdict.reason}" if verdict.reason not in (Reason.NONE, Reason.POWER) else ""
+    is_said = verdict.reason is Reason.POWER and verdict.claim.relation in _PAIRS  # "not distinguished"
+    return "" if is_said or verdict.reason is Reason.NONE else f"open: {verdict.reason}"
 
 
 def _bar(measured: Measurements, verdict: Verdict, reason: Reason) -> str:
