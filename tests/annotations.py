@@ -17,7 +17,7 @@ from jaxtyping import AbstractArray, install_import_hook, jaxtyped
 from tests.depth import NIGHTLY
 
 ROOT = Path(__file__).parents[1]
-_CHECKED = 4  # calls of a function in a test
+_CHECKED = 2  # calls of a function in a test
 _test = 0  # its number
 
 

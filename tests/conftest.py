@@ -62,6 +62,16 @@ def own_folders(tmp_path_factory, monkeypatch):
     monkeypatch.delenv("ABLATIONS_DATA", raising=False)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def once():
+    """See `tests.once`."""
+    from tests import once
+
+    with pytest.MonkeyPatch.context() as patch:
+        once.remember(patch)
+        yield
+
+
 def of_all_workers(tmp_path_factory) -> Path:
     """The temporary folder of this test run, one for all its workers; what is kept there must be safe to share."""
     base = tmp_path_factory.getbasetemp()

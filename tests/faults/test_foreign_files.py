@@ -51,7 +51,7 @@ _opened: set[str] | None = None  # what is opened, while somebody asks
 
 
 def _note(event, arguments):
-    if event == "open" and _opened is not None and isinstance(arguments[0], (str, bytes, os.PathLike)):
+    if _opened is not None and event == "open" and isinstance(arguments[0], (str, bytes, os.PathLike)):
         _opened.add(os.path.abspath(os.fsdecode(arguments[0])))
 
 

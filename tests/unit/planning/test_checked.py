@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import lru_cache
 
 import pytest
 
@@ -11,9 +12,15 @@ from lightning_modules.places import cache
 from tests import tiny
 
 
+@pytest.fixture(autouse=True)
+def new_process(monkeypatch):
+    """This process remembers nothing, and other tests what they have read."""
+    monkeypatch.setattr(grids, "_read", lru_cache(grids._read.__wrapped__))
+
+
 @pytest.fixture
 def counted(monkeypatch):
-    """The files that were checked; this process remembers nothing."""
+    """The files that were checked."""
     found, check = [], reading.checked
 
     def checking(file):
@@ -31,7 +38,7 @@ def read(source):
     return grids.read(source)
 
 
-def test_every_grid_is_read_as_it_was_checked(counted):
+def test_every_grid_is_read_as_it_was_checked_and_listed_without_torch(counted):
     names = list(grids.available())
     before = {name: read(name) for name in names}
     assert counted == names
@@ -40,6 +47,11 @@ def test_every_grid_is_read_as_it_was_checked(counted):
     assert after == before
     assert [repr(grid) for grid in after.values()] == [repr(grid) for grid in before.values()]
     assert {name: scales.lineage(name) for name in scales.available()}
+    code = "import sys; from ablations.commands.cli import app; app(['list'], standalone_mode=0); print(*sys.modules)"
+    listed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules = {*listed.stdout.splitlines()[-1].split()}
+    assert "ablations.planning.grids" in modules
+    assert not {"torch", "scipy", "pandas"} & modules
 
 
 def changed_grid(file, monkeypatch, tmp_path):
@@ -91,12 +103,3 @@ def test_a_cache_that_cannot_be_written_is_done_without(counted, tmp_path, monke
     assert read(file) == read(file)
     assert len(counted) == 2
 
-
-@pytest.mark.slow
-def test_checked_grids_are_listed_without_torch():
-    code = "import sys; from ablations.commands.cli import app; app(['list'], standalone_mode=0); print(*sys.modules)"
-    command = [sys.executable, "-c", code]
-    subprocess.run(command, capture_output=True, check=True)  # checks them
-    *_, modules = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert "ablations.planning.grids" in modules.split()
-    assert not {"torch", "scipy", "pandas"} & set(modules.split())
