@@ -30,11 +30,16 @@ def command(
     form: As = Format.table,
 ) -> None:
     """Simulates grids: coverage of intervals, errors of two looks, power, and A/A tests."""
+    from ablations.core.disk.publishing import unwritten
     from ablations.core.store import Records, check_inside
 
     with reporting_errors():
         results = Records(results_dir).folder
         check_inside(results / FOLDER, results)
+        try:  # before the minutes that it takes
+            (results / FOLDER).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise unwritten(error, results / FOLDER, "pages") from error
         written = write(results / FOLDER, grids)
         tell({"files": written}, form, "files", *map(str, written))
 

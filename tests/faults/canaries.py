@@ -256,7 +256,3 @@ def main(folder: Path) -> None:
         told = json.dumps(list(called(worlds / "ordinary", str(worlds / "ordinary/unwritable"))))
         (folder / "ordinary.json").write_text(told)
     (folder / "after.json").write_text(json.dumps(snapshot(worlds)))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

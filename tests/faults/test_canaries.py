@@ -4,15 +4,14 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from lightning_modules.places import project
 from tests.contract.test_commands import COMMANDS
 from tests.faults import canaries
+from tests.forking import forked
 
 USERS = ["root", "ordinary"] if os.geteuid() == 0 else ["ordinary"]
 
@@ -22,10 +21,14 @@ def called():
     """A folder with what was there before and after all calls, and what each call came to."""
     folder = Path(tempfile.mkdtemp())  # pytest's are closed to other users
     folder.chmod(0o755)
-    environment = {**os.environ, "PYTHONPATH": str(project()), "HF_HUB_OFFLINE": "1", "MPLCONFIGDIR": str(folder)}
-    command = [sys.executable, canaries.__file__, str(folder)]
-    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+
+    def work():
+        os.chdir(folder)
+        os.environ |= {"HF_HUB_OFFLINE": "1", "MPLCONFIGDIR": str(folder)}
+        canaries.main(folder)
+
+    _, status = os.waitpid(forked(work), 0)
+    assert status == 0, "stderr says why"
     yield {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
     subprocess.run(["chmod", "-R", "u+rwX", str(folder)], check=True)
     shutil.rmtree(folder)
