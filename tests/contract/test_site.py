@@ -10,10 +10,12 @@ import pytest
 
 import ablations
 from ablations.core.formatting import Sheet, comma_separated, printable
+from ablations.pages import cost_table
 from ablations.planning import grids
 from lightning_modules.places import project
 from site_extension import claim_pages, grid_pages, links, pages, run_tables, sections
 from tests import foreign
+from tests.depth import some
 
 ROOT = project()
 FRONT = "docs/index"
@@ -22,8 +24,17 @@ PARTS = {"docs/api_introduction"}  # included by a page, not one itself
 
 @pytest.fixture(scope="module")
 def generated():
-    """Docname -> text of the pages that are written at build time."""
-    return {name.rpartition(".")[0]: text for name, text in pages.generated(ROOT)}
+    """Docname -> text of the pages that are written at build time; before a commit the costs are those of few grids."""
+    rows, known = cost_table.rows, grids.available()
+
+    def few(snapshot):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(grids, "available", lambda: dict(some(known.items(), 4)))
+            return rows(snapshot)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cost_table, "rows", few)
+        return {name.rpartition(".")[0]: text for name, text in pages.generated(ROOT)}
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +74,7 @@ def test_a_grid_whose_text_is_missing_has_a_page_that_says_so(tmp_path, monkeypa
         "figure: {x: model.num_layers, y: heldout.loss}\n"
         "metrics: [{name: heldout.loss, label: loss, better: lower}]\n"
     )
-    known = grids.available()
+    known = dict(some(grids.available().items(), 4))
     monkeypatch.setattr(grids, "available", lambda: {"lacking": file, **known})
     page = dict(grid_pages.generated(ROOT))["docs/generated/grids/lacking.md"]
     assert page.startswith("# Does text help?\n\n**Not run yet.** ")
@@ -118,7 +129,7 @@ def test_grids_of_ones_own_are_apart_from_those_of_the_project(tmp_path, generat
     theirs, yours = f"{grid_pages.FOLDER}/index", grid_pages.OWN
     assert "masking_ratio" in generated[theirs]
     assert "masking_ratio" not in generated[yours]
-    known = grids.available()
+    known = {name: grids.locate(name) for name in ("masking_ratio", "embedding_size")}
     file = tmp_path / "mine.yaml"
     file.write_text(known["masking_ratio"].read_text(encoding="utf-8").replace("\npaper: ", "\n# paper: ", 1))
     monkeypatch.setattr(grids, "available", lambda: {"mine": file, **known})
