@@ -78,16 +78,27 @@ def of_all_workers(tmp_path_factory) -> Path:
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Figures of pages are files without a drawing; tests of figures and of whole pages say what they look like."""
+    monkeypatch.setattr("ablations.figures.style.svg", lambda figure: "<svg/>")
+
+
 @pytest.fixture(scope="session")
 def finished_results(tmp_path_factory) -> Path:
-    """The records and pages of four grids at laptop, made once for all workers; who changes them takes a copy."""
+    """The records and pages of four grids at laptop, made once for all workers; who changes them takes a copy.
+
+    Their figures are `undrawn`.
+    """
     from tests import finished
 
     folder = of_all_workers(tmp_path_factory) / "finished"
     with FileLock(f"{folder}.lock"):
         if not folder.exists():
             made = folder.with_name("being made")
-            finished.results(made, *finished.SHARED)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("ablations.figures.style.svg", lambda figure: "<svg/>")
+                finished.results(made, *finished.SHARED)
             made.rename(folder)
     return folder
 

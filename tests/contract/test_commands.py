@@ -110,7 +110,7 @@ def results(tmp_path_factory):
 
 
 @pytest.fixture
-def call(results, tmp_path, monkeypatch):
+def call(results, tmp_path, monkeypatch, undrawn):
     """Calls a command on a copy of the results and of two grids; what needs trained weights is made up."""
     records = Records(shutil.copytree(results, tmp_path / "results"))
     folder = tmp_path / "grids"

@@ -24,7 +24,7 @@ from ablations.pages.publishing import republish
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.study import Study
-from lightning_modules.places import project
+from lightning_modules.places import cache, project
 from tests import finished, tiny
 from tests.depth import NIGHTLY
 from tests.end_to_end import cells
@@ -104,6 +104,7 @@ def test_a_new_grid_on_ones_own_text(command, monkeypatch, tmp_path, text_file):
     assert "model.hidden_size" in wrong.stderr
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_new_grid_runs_without_another_edit(command, monkeypatch, tmp_path):
     folder = tmp_path / "grids"
     shutil.copytree(grids.FOLDER, folder)
@@ -248,6 +249,7 @@ def test_pages_are_rebuilt_byte_for_byte_from_records_alone(tmp_path):
             path.unlink()
     shutil.rmtree(results / "published")
     (results / "README.md").unlink()
+    shutil.copytree(cache() / "checked", tmp_path / "nothing" / "checked")  # the grids, which were read above
     environment = os.environ | {
         "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo", "LANG": "de_DE.UTF-8", "ABLATIONS_CACHE": str(tmp_path / "nothing"),
     }  # fmt: skip
@@ -258,6 +260,7 @@ def test_pages_are_rebuilt_byte_for_byte_from_records_alone(tmp_path):
     assert not different + broken
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_grid_without_a_comparison_gets_no_page(tmp_path):
     """Runs that a grid shares with another one leave it a page only where they make two cells."""
     finished.records(tmp_path, "masking_ratio", scale="smoke", axes={RATES: [0.15]}, seeds=1)

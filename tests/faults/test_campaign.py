@@ -15,7 +15,7 @@ from ablations.running.execute import execute
 from tests import tiny
 from tests.faults.support import attempts, contents, family, gone, until
 
-STEPS = 600
+STEPS = 300
 RATE = "objectives.mlm.masking.rate"
 
 

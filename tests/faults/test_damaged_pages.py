@@ -11,6 +11,7 @@ from ablations.planning import grids
 from tests import finished
 
 GARBAGE = {"nothing": "", "no JSON": "{", "another thing": "[1, 2]", "a deep nest": "[" * 100_000, "a folder": None}
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 @pytest.fixture

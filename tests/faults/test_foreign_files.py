@@ -22,7 +22,6 @@ from ablations.commands.cli import app
 from ablations.core import store
 from ablations.core.disk import conflicts
 from ablations.core.store import Records
-from ablations.figures import style
 from ablations.pages import parameters_page
 from ablations.planning import grids, scale_files
 from ablations.planning.plan import plan
@@ -199,13 +198,12 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path, monkeypatch):
+def world(tmp_path, monkeypatch, undrawn):
     made = World(tmp_path)
     monkeypatch.setenv("ABLATIONS_CACHE", str(made.home / "cache"))
     monkeypatch.setenv("ABLATIONS_DATA", str(made.data))
     monkeypatch.setattr(grids, "FOLDER", made.home / "grids")
     monkeypatch.setattr(scale_files, "own", lambda name: [made.home / name])
-    monkeypatch.setattr(style, "svg", lambda figure: "<svg/>")  # drawing reads no file of others
     monkeypatch.setattr(parameters_page, "publish", lambda folder: [])  # which reads nothing of others
     monkeypatch.setattr(checkpoints, "_finetuned", stop)
     made.make()

@@ -23,6 +23,7 @@ COMMANDS = {
     "fill-mask": ["fill-mask", "RUN", "The [MASK] sees.", "--train"],
 }
 NEED_NONE = {"verify": ["verify"], "show a record": ["show", "RUN"], "clean": ["clean"]}
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 @pytest.fixture(scope="module")

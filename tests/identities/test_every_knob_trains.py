@@ -8,6 +8,7 @@ from lightning_modules.pretraining import fit
 from lightning_modules.system import System
 from lightning_modules.training.weights import WEIGHTS
 
+STEPS = 7  # of the trainings here
 # path -> (another spelling of what the tiny system has, or None where there is none; a value that must change the loss)
 ROWS = {
     "model.kind": None,  # a kind starts from its defaults: tests/unit/backbones/test_recurrent.py
@@ -132,7 +133,7 @@ ROWS = {
     "schedule.warmup_fraction": (0.048, 0.5),
     "schedule.decay": ("linear", "constant"),
     "schedule.decay_origin": ("warmup_end", "zero"),
-    "training.steps": (12, 13),
+    "training.steps": (STEPS, STEPS + 1),
     "training.batch_size": (8, 9),
     "training.batch_by": ("sequences", "tokens"),
     "training.micro_batch_size": (8, 4),
@@ -213,7 +214,7 @@ BASES = {
     "format.row_starts": STREAM,
     "format.both_ways": BOTH_SIDES,
     "format.reuse_length": BOTH_SIDES,
-    "format.rest": {**BOTH_SIDES, "format.reuse_length": 8},
+    "format.rest": {**BOTH_SIDES, "format.reuse_length": 8, "training.steps": 12},  # until rows end
     "evaluation.rows": STREAM,
     "evaluation.memory_length": {**STREAM, "model.memory_length": 8},
     "evaluation.sequence_length": STREAM,
@@ -239,8 +240,8 @@ BASES = {
 
 @pytest.fixture
 def warm(tiny):
-    """With a warm-up that is more than nothing in twelve steps, so that where the decay starts matters."""
-    return tiny.but(**{"schedule.warmup_fraction": 0.3})
+    """Of few steps, with a warm-up that is more than nothing in them, so that where the decay starts matters."""
+    return tiny.but(**{"schedule.warmup_fraction": 0.3, "training.steps": STEPS})
 
 
 @pytest.fixture(scope="module")

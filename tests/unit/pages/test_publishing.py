@@ -17,6 +17,7 @@ from tests import tiny
 from tests.messages import naming
 from tests.unit.synthetic import make_record
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 HYPOTHESIS = """\
 claims:
   - id: less_is_more

@@ -21,6 +21,7 @@ from lightning_modules.places import project
 from tests import finished
 
 DOCUMENT = project() / "docs" / "records.md"
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 @pytest.fixture(scope="module")

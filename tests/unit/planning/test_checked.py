@@ -102,4 +102,3 @@ def test_a_cache_that_cannot_be_written_is_done_without(counted, tmp_path, monke
     file = tiny.grid(tmp_path)
     assert read(file) == read(file)
     assert len(counted) == 2
-

@@ -56,8 +56,15 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def data(folder):
-    made_probe._sentences.cache_clear()  # a test changes how corpora are read
     return Data(corpora=(f"text:{folder}/*.txt",))
+
+
+@pytest.fixture
+def reread():
+    """The text is read as a test has it read, and by no other test."""
+    made_probe._sentences.cache_clear()
+    yield
+    made_probe._sentences.cache_clear()
 
 
 @pytest.fixture(params=MADE, ids=lambda probe: probe.name)
@@ -77,6 +84,7 @@ def test_classes_are_balanced_and_examples_distinct(probe, data):
         assert len(part) >= 20
 
 
+@pytest.mark.usefixtures("reread")
 def test_no_document_gives_examples_to_both_parts(probe, data, monkeypatch):
     """The words of the two parts' documents are made to differ; none of one part's is found in the other."""
     read = made_probe.corpus
@@ -91,7 +99,6 @@ def test_no_document_gives_examples_to_both_parts(probe, data, monkeypatch):
                 yield [f"{text[:-1]}{mark}." for text in document]
 
     monkeypatch.setattr(made_probe, "corpus", Marked)
-    made_probe._sentences.cache_clear()  # of the unmarked text
     texts = [" ".join(part.first) for part in probe.examples(data)[:2]]
     train, test = (set(re.findall("X[a-j]{2}", text)) for text in texts)
     assert train
