@@ -5,7 +5,7 @@ A process of a user does each of these once anyway.
 """
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -38,7 +38,7 @@ def _once_a_grid(possible):
     return found
 
 
-@lru_cache(maxsize=None)
+@cache
 def _pages() -> dict[str, bytes]:
     with TemporaryDirectory() as folder:
         return {path.name: path.read_bytes() for path in parameters_page.publish(Path(folder))}

@@ -1,7 +1,8 @@
 """Files that others could have put into a folder: pipes, endless devices, links to what lies elsewhere.
 
 Each file that a command reads in a folder is replaced by one of these, by night by each; the command ends soon, within
-bounds, with a word and no traceback. Which command reads which file is found by walking the folders and noting what is opened.
+bounds, with a word and no traceback. Which command reads which file is found by walking the folders and noting what is
+opened.
 """
 
 import itertools
