@@ -533,7 +533,7 @@ def bytes_of(size: str | None, option: str) -> int | None:
         return None
     found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)(kB|KB|MB|GB)", size)
     if not found or float(found[1]) * (scale := {"K": 10**3, "M": 10**6, "G": 10**9}[found[2][0].upper()]) < 1000:
-        raise ConfigError([Problem(option, f"{size!r} is no size; write it as 500kB, 15MB or 2GB")])
+        raise ConfigError([Problem(option, f"{size!r} is no size. Write it as 500kB, 15MB or 2GB.")])
     return int(float(found[1]) * scale)
 
 

@@ -76,9 +76,8 @@ def curves(measured: Measurements, subtitle: str = "", answer: str = "", metric:
     paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
     texts = [[value_text(path, value) for path, value in cell.values.items()] for cell in cells]
     names = [", ".join(values) or "one pretraining for all" for values in texts]
-    heading = ", ".join(
-        map(axis_text, paths)
-    ) + f"; {len(drawn)} of {len(every)} cells: baselines, best, worst, some between" * (len(drawn) < len(every))
+    left_out = f" ({len(drawn)} of {len(every)} cells: baselines, best, worst, some between)"
+    heading = ", ".join(map(axis_text, paths)) + left_out * (len(drawn) < len(every))
     looks = _looks(cells, names, measured)
     means = [_mean_curve(runs) for runs in seeds]
     with mpl.rc_context(STYLE):

@@ -64,7 +64,7 @@ class _Card(_Part):
     finished: int = required("Finished runs.")
     planned: int = required("All runs.")
     verdicts: str = required("The verdicts, counted.")
-    headline: str = knob("", "The answer in one line, with its interval; empty where no claim is judged.")
+    headline: str = knob("", "The answer in one line, with its interval. Empty where no claim is judged.")
     claims: tuple[_Claim, ...] = required("The claims with their verdicts.")
     overridden: str = knob("", "What the study overrides, in words.")
     answer: str = knob("", "The answer in words, as Markdown, where the grid has one.")

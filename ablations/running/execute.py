@@ -82,7 +82,7 @@ def at_once(engine: Executor) -> int | str:
     """How many runs an executor makes at a time, or in words that this is up to a cluster."""
     if isinstance(engine, Pool):
         most = getattr(engine.options, "parallel", None)
-        return f"as many at once as {type(engine).__name__} gives" + (f" (parallel={most})" if most else "")
+        return f"all at once for which {type(engine).__name__} has room" + (f" (parallel={most})" if most else "")
     return len(engine.slots) if isinstance(engine, Local) else 1
 
 

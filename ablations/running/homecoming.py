@@ -84,7 +84,7 @@ def _bring_checkpoint(path: Path, records: Records, home: Homecoming) -> None:
             raise ValueError("lies in no folder of a run")
         made = steps(path, run_id)
     except (OSError, ValueError) as error:
-        home.damages.append(Damage(f"runs/{run_id}/{CHECKPOINT}", "altered", f"{error}; copy the pack again"))
+        home.damages.append(Damage(f"runs/{run_id}/{CHECKPOINT}", "altered", f"{error}. Copy the pack again."))
         return
     lock = records.lock(run_id)
     try:

@@ -331,7 +331,7 @@ class Launch:
             code = self.bury(run, code, forced, detail)
         if code == exit_codes.DISK_FULL:
             places = f"{self.records.folder} or to the cache, {cache()}"
-            self.summary.problems.append(f"disk full: could not write run {run.id} to {places}; free some space")
+            self.summary.problems.append(f"disk full: could not write run {run.id} to {places}. Free some space")
             self.settled += 1
             return
         if code in exit_codes.DID_NOTHING:

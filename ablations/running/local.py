@@ -110,7 +110,7 @@ class Local(Executor):
     def run(self, launch: Launch) -> None:
         """See `Executor.run`. The first signal waits for checkpoints, the second kills."""
         if sys.platform == "win32":
-            raise OSError("the local executor needs Linux or macOS; use `--executor inline`")
+            raise OSError("the local executor needs Linux or macOS. Use `--executor inline`")
         self.slots = devices.shared(self.slots, launch.execution.devices)
         try:
             self._run(launch)

@@ -141,7 +141,9 @@ def _source() -> tuple[dict[str, Source], str | None]:
         changed = provenance.git("--no-optional-locks", "status", "--porcelain", "-uno", "--", *provenance.CODE)
         if changed:
             text = f"differs from its commit: {', '.join(line[2:].strip() for line in changed.splitlines()[:3])}"
-            raise ConfigError([Problem(str(root), f"{text}; commit it first, so that records name the code they have")])
+            raise ConfigError(
+                [Problem(str(root), f"{text}. Commit it first, so that records name the code they have.")]
+            )
         files |= _at(commit)
     if commit:
         code = provenance.fingerprint_of({name: _read(content) for name, content in files.items() if _is_code(name)})
@@ -154,7 +156,7 @@ def _at(commit: str) -> dict[str, Source]:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "source.tar"
         if provenance.git("archive", "--format=tar", f"--output={copy}", commit) is None:
-            raise ConfigError([Problem(str(checkout()), "git cannot archive its commit; see `git fsck`")])
+            raise ConfigError([Problem(str(checkout()), "git cannot archive its commit. See `git fsck`.")])
         with tarfile.open(copy) as tree:
             found = {member.name: tree.extractfile(member) for member in tree if member.isreg()}
             return {name: file.read() for name, file in found.items() if file and _is_source(name)}
@@ -204,7 +206,7 @@ def _wheels(folder: Path | None) -> list[Path]:
     """
     found = sorted(folder.glob("*.whl")) if folder else []
     if folder and not found:
-        raise ConfigError([Problem("--wheels", f"{folder} holds no wheels (*.whl); `pip download -d DIR` gets some")])
+        raise ConfigError([Problem("--wheels", f"{folder} holds no wheels (*.whl). `pip download -d DIR` gets some.")])
     return found
 
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 PROGRESS = "progress.json"
 _PROGRESS_EVERY = 1.0  # seconds
-_TAKEN_OVER = "the run has a final record of another process, which stays; this work was done twice"
+_TAKEN_OVER = "the run has a final record of another process, which stays. This work was done twice"
 _SECOND = "second.json"  # in the work folder: the metrics of a training that was repeated for its weights
 _SAME_LOSS = 0.01  # relative difference between two trainings of one run: processors round differently
 
@@ -184,7 +184,7 @@ def _recorded(run: Run, records: Records, watch: Watch, attempts: int, started: 
         if fitted.sums:
             result["provenance"] |= {heldout.ENTRY: records.put_sums(run.id, fitted.sums)}
     except Interrupted:
-        note(folder, f"run {run.id} attempt {attempts} interrupted; the next attempt continues from its checkpoint")
+        note(folder, f"run {run.id} attempt {attempts} interrupted. The next attempt continues from its checkpoint")
         return INTERRUPTED
     except Exception as error:
         if is_full(error):
@@ -261,8 +261,8 @@ def _compare(run: Run, folder: Path, record: Record | None) -> None:
         raise NotReproducedError(
             f"run {run.id}, trained again for its weights, ended at a loss of {now:.4f} but its record says "
             f"{then:.4f}. Other processors and versions of libraries round otherwise, and a training that ends while "
-            "its loss still falls steeply may end elsewhere. To train it anew, delete the records of it "
-            f"(records/{run.id[:2]}/{run.id}.*) and of the runs that started from it; to try once more, run "
+            "its loss still falls steeply may end elsewhere. To train it again, delete the records of it "
+            f"(records/{run.id[:2]}/{run.id}.*) and of the runs that started from it. To try once more, run "
             "`ablations clean`"
         )
 

@@ -65,7 +65,7 @@ def command(
     with reporting_errors():
         most = bytes_of(split, "--split")
         if (grid is None) != (scale is None) or (grid is None and not results):
-            raise ConfigError([Problem("pack", "name a grid and its --scale; --results alone needs neither")])
+            raise ConfigError([Problem("pack", "name a grid and its --scale. --results alone needs neither.")])
         if results and wheels:
             raise ConfigError([Problem("--wheels", "goes with a grid that is to be run, not with --results")])
         archive.check_free(output)  # what follows may take minutes

@@ -33,7 +33,7 @@ def command(
         try:
             kind = unpack.kind(files)
             if (kind == "results") == (into is not None):
-                text = "names a new folder, and goes with the pack of a grid; this is one of "
+                text = "names a new folder, and goes with the pack of a grid. This is one of "
                 raise ConfigError([Problem("--into", text + ("results" if into else "a grid"))])
             if into is not None:
                 said = unpack.next_steps(unpack.lay_out(files, into), files, into)

@@ -97,7 +97,7 @@ def check_free(output: Path) -> None:
     if os.path.lexists(beside) and not (beside.is_file() and read(beside) == _script()):
         taken.append(beside)
     if taken:
-        raise ConfigError([Problem("--output", f"{taken[0]} is there already; remove it, or name another file")])
+        raise ConfigError([Problem("--output", f"{taken[0]} is there already. Remove it, or name another file.")])
 
 
 def _script() -> bytes:
@@ -115,7 +115,7 @@ def _archive(manifest: Mapping[str, Any], files: Mapping[str, Source]) -> Iterat
             left -= len(chunk)
             yield chunk
         if left or sums.hexdigest() != digest:
-            raise OSError(errno.EBUSY, "has changed while it was packed; pack it again", str(files[name]))
+            raise OSError(errno.EBUSY, "has changed while it was packed. Pack it again", str(files[name]))
         yield unpack.padding(size)
     yield bytes(2 * unpack.BLOCK)
 

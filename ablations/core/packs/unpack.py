@@ -49,11 +49,11 @@ class _Stream:
         while len(found) < size:
             more = next(self.raw, b"") if self.xz.needs_input and not self.xz.eof else b""
             if self.xz.eof or (self.xz.needs_input and not more):
-                raise Unfit(f"{self.names}: ends too early; it is cut short, or a further part is missing")
+                raise Unfit(f"{self.names}: ends too early. It is cut short, or a further part is missing.")
             try:
                 found += self.xz.decompress(more, size - len(found))
             except (lzma.LZMAError, EOFError) as error:
-                raise Unfit(f"{self.names}: is damaged, or no pack ({error}); copy it again") from None
+                raise Unfit(f"{self.names}: is damaged, or no pack ({error}). Copy it again.") from None
         return bytes(found)
 
     def end(self) -> None:
@@ -62,7 +62,7 @@ class _Stream:
         except Unfit:
             if self.xz.eof and not self.xz.unused_data and not next(self.raw, b""):
                 return
-            raise Unfit(f"{self.names}: is damaged at its end, or more follows it; copy it again") from None
+            raise Unfit(f"{self.names}: is damaged at its end, or more follows it. Copy it again.") from None
         raise Unfit(f"{self.names}: holds more than it announces")
 
 
@@ -86,10 +86,10 @@ def ordered(files: list[Path]) -> list[Path]:
         return files
     if len(numbers) < len(files) or len({path.stem for path in files}) > 1:
         raise Unfit(
-            f"{', '.join(path.name for path in files)}: are not the parts of one pack; name FILE.01, FILE.02 ..."
+            f"{', '.join(path.name for path in files)}: are not the parts of one pack. Name FILE.01, FILE.02 ..."
         )
     if missing := sorted(set(range(1, max(numbers) + 1)) - set(numbers)):
-        raise Unfit(f"{files[0].stem}: part {missing[0]:02d} is missing; copy it too")
+        raise Unfit(f"{files[0].stem}: part {missing[0]:02d} is missing. Copy it too.")
     return [numbers[number] for number in sorted(numbers)]
 
 
@@ -195,7 +195,7 @@ def lay_out(files: list[Path], into: Path) -> dict:
     if problems := unfitting(told):
         raise Unfit("\n".join(problems))
     if into.exists() and (not into.is_dir() or any(into.iterdir())):
-        raise Unfit(f"{into}: is there already; name a new folder")
+        raise Unfit(f"{into}: is there already. Name a new folder.")
     into.parent.mkdir(parents=True, exist_ok=True)
     if told["bytes"] > (free := shutil.disk_usage(into.parent).free):
         raise Unfit(f"{into}: the pack has {told['bytes']:,} bytes, and {free:,} are free there")
@@ -211,7 +211,7 @@ def lay_out(files: list[Path], into: Path) -> dict:
                     sums.update(chunk)
                     left -= file.write(chunk)
             if sums.hexdigest() != digest or stream.read(-size % BLOCK) != padding(size):
-                raise Unfit(f"{name}: is not as it was packed; copy the pack again")
+                raise Unfit(f"{name}: is not as it was packed. Copy the pack again.")
         if stream.read(2 * BLOCK) != bytes(2 * BLOCK):
             raise Unfit(f"{stream.names}: holds files that it does not announce")
         stream.end()

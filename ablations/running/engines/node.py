@@ -210,13 +210,13 @@ def unfit(config_path: str) -> str:
         job = json.loads(Path(config_path).read_bytes())
     except OSError as error:
         return (
-            f"{config_path} cannot be read ({error.strerror}): all nodes must see the cache under one path; set "
+            f"{config_path} cannot be read ({error.strerror}): all nodes must see the cache under one path. Set "
             "ABLATIONS_CACHE to a folder that they share"
         )
     if not os.access(Path(job["results_dir"], "records"), os.W_OK):
         return (
-            f"{job['results_dir']} is not there or cannot be written: all nodes must see the results under one path; "
-            "set --results-dir to a folder that they share"
+            f"{job['results_dir']} is not there or cannot be written: all nodes must see the results under one path. "
+            "Set --results-dir to a folder that they share"
         )
     try:
         from ablations.core.provenance import digest
@@ -225,6 +225,6 @@ def unfit(config_path: str) -> str:
     if job["code"] not in (None, here := digest()):
         return (
             f"its code ({here}) is not the launcher's ({job['code']}): it was edited meanwhile, or another "
-            "version is installed there; run the command again"
+            "version is installed there. Run the command again"
         )
     return ""

@@ -37,28 +37,28 @@ from lightning_modules.training.execution import Execution
 _NOTICED = 20.0  # seconds until a cluster knows that a node is gone, whose tasks it lost
 _BEREFT = 300.0  # seconds that a cluster may be without a node that can hold a run
 _NODE = ".node"  # behind the name of a job's diary: the id of the node that it is on
-_TRY = "import ray, sys; ray.init(address=sys.argv[1], log_to_driver=False, logging_level='ERROR')"
+_TRY = "import ray, sys. Ray.init(address=sys.argv[1], log_to_driver=False, logging_level='ERROR')"
 
 
 class RayOptions(Settings):
     """The cluster, and what is asked of it for each run."""
 
-    address: Name | None = knob(None, "host:port of a cluster, or auto; by default one is started on this machine.")
-    cpus: int = knob(1, "Cores of a run, or of each device that shares it; threads of torch.", ge=1)
+    address: Name | None = knob(None, "host:port of a cluster, or auto. By default one is started on this machine.")
+    cpus: int = knob(1, "Cores of a run, or of each device that shares it. Threads of torch.", ge=1)
     gpus: float | None = knob(
         None,
-        "GPUs of a run, such as 0.5, or of each device that shares it; by default 1 if there are any.",
+        "GPUs of a run, such as 0.5, or of each device that shares it. By default 1 if there are any.",
         ge=0,
         le=1,
     )
-    memory: float | None = knob(None, "GB of a run; by default Ray does not count memory.", gt=0)
+    memory: float | None = knob(None, "GB of a run. By default Ray does not count memory.", gt=0)
     answer: float = knob(30.0, "Seconds in which the cluster has to answer.", gt=0)
 
     @model_validator(mode="after")
     def _is_no_client(self) -> "RayOptions":
         if self.address and "://" in self.address:
             text = (
-                "must be host:port of the cluster itself, such as 10.0.0.1:6379; start the command on one of its nodes"
+                "must be host:port of the cluster itself, such as 10.0.0.1:6379. Start the command on one of its nodes"
             )
             raise ConfigError([Problem("address", text)])
         return self
@@ -83,7 +83,7 @@ class Ray(Pool):
         """See `Executor.problems`."""
         yield from one_node(execution)
         if execution.devices > 1 and (self.options.gpus or 1) % 1:
-            text = f"{self.options.gpus} of a GPU is no device that shares a run; ask for 1, or for none"
+            text = f"{self.options.gpus} of a GPU is no device that shares a run. Ask for 1, or for none"
             yield Problem("executor option gpus", text)
 
     def check_machine(self) -> None:

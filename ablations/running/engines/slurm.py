@@ -46,12 +46,14 @@ class SlurmOptions(Settings):
     qos: Name | None = knob(None, "The quality of service.")
     constraint: Name | None = knob(None, "Features that nodes must have.")
     gpus: int = knob(0, "GPUs of a run, or of each device that shares it: 0 or 1.", ge=0)
-    cpus: int = knob(1, "Cores of a run, or of each device that shares it; threads of torch.", ge=1)
-    memory: float | None = knob(None, "GB of a run; by default the cluster's.", gt=0)
-    time: int | None = knob(None, "Minutes until a job is stopped; by default from the plan's estimate.", ge=1)
-    timeouts: int = knob(3, "How often a job that reached its time goes on from its checkpoint.", ge=0)
-    grace: int = knob(120, "Seconds before the end of its time at which a job is told to write a checkpoint.", ge=10)
-    parallel: int | None = knob(None, "The most jobs of an array at once; by default as many as there are.", ge=1)
+    cpus: int = knob(1, "Cores of a run, or of each device that shares it. Threads of torch.", ge=1)
+    memory: float | None = knob(None, "GB of a run. By default the cluster's.", gt=0)
+    time: int | None = knob(None, "Minutes until a job is stopped. By default from the plan's estimate.", ge=1)
+    timeouts: int = knob(3, "How often a job that reached its time continues from its checkpoint.", ge=0)
+    grace: int = knob(
+        120, "Seconds before the end of its time at which a job gets the signal to write a checkpoint.", ge=10
+    )
+    parallel: int | None = knob(None, "The most jobs of an array at once. By default all.", ge=1)
     setup: tuple[str, ...] = knob((), "Lines of shell before a run, such as [module load cuda].")
 
     @model_validator(mode="after")
@@ -59,7 +61,7 @@ class SlurmOptions(Settings):
         if self.gpus > 1:
             several = f"parallel={self.gpus} makes {self.gpus} runs at once"
             shared = f"--devices {self.gpus} gives each run {self.gpus} GPUs"
-            raise ConfigError([Problem("gpus", f"must be 0 or 1 per run, not {self.gpus}; {several}, {shared}")])
+            raise ConfigError([Problem("gpus", f"must be 0 or 1 per run, not {self.gpus}. {several}, {shared}")])
         return self
 
 
@@ -81,7 +83,7 @@ class Slurm(Pool):
     def problems(self, execution: Execution) -> Iterator[Problem]:
         """See `Executor.problems`."""
         if execution.nodes > 1 and self.options.gpus and self.options.cluster == "local":
-            text = "processes that stand for nodes would have the same GPUs; leave it out with cluster=local"
+            text = "processes in the place of nodes would have the same GPUs. Leave it out with cluster=local"
             yield Problem("executor option gpus", text)
 
     def check_machine(self) -> None:
@@ -89,7 +91,7 @@ class Slurm(Pool):
         _submitit()
         missing = [name for name in ("sbatch", "srun", "squeue") if shutil.which(name) is None]
         if missing and self.options.cluster != "local":
-            text = f"there is no Slurm here: {', '.join(missing)} not found. Start the command on a login node; "
+            text = f"there is no Slurm here: {', '.join(missing)} not found. Start the command on a login node, "
             raise ConfigError([text + "or try it on this machine with --executor-option cluster=local"])
 
     def open(self, launch: Launch) -> None:
@@ -142,7 +144,7 @@ class Slurm(Pool):
             raise ConfigError([f"Slurm refuses the jobs: {' '.join(str(error).split())}"]) from error
         for job, one in zip(jobs, turns, strict=True):
             for path in one.configs:
-                note(Path(path).parent, f"submitted in job {job.job_id}; what the job itself says: {job.paths.stderr}")
+                note(Path(path).parent, f"submitted in job {job.job_id}. What the job itself says: {job.paths.stderr}")
         self._listed = -math.inf
         return jobs
 
@@ -175,7 +177,9 @@ class Slurm(Pool):
             return Ending(*submitted.result())
         if "timed-out too many times" in str(error):
             times = f"{self.options.timeouts + 1} times" if self.options.timeouts else "once"
-            return Ending(1, f"reached its time limit {times}; run the command again to go on", True, _said(submitted))
+            return Ending(
+                1, f"reached its time limit {times}. Run the command again to continue", True, _said(submitted)
+            )
         last = next((line for line in reversed(str(error).splitlines()) if ": " in line), "an error of submitit")
         return Ending(1, f"job {submitted.job_id}: {last.strip()}", said=_said(submitted))
 
@@ -243,7 +247,7 @@ class Slurm(Pool):
 def _said(submitted: Any) -> str:
     """What a job said at its end, for the log of its run, where users look."""
     said = (submitted.stderr() or submitted.stdout() or "").strip()[-_TAIL:]
-    return f"job {submitted.job_id} ended without a record; it said:\n{said or '(nothing)'}"
+    return f"job {submitted.job_id} ended without a record. It said:\n{said or '(nothing)'}"
 
 
 def limit(options: SlurmOptions, seconds: float) -> int:
@@ -262,7 +266,7 @@ def limit(options: SlurmOptions, seconds: float) -> int:
     if estimate > options.time * (1 + options.timeouts):
         text = (
             f"the longest run takes about {estimate:.0f} minutes by the plan's estimate, but {options.time} minutes "
-            f"with {options.timeouts} continuations are {options.time * (1 + options.timeouts)}; raise time or timeouts"
+            f"with {options.timeouts} continuations are {options.time * (1 + options.timeouts)}. Raise time or timeouts"
         )
         raise ConfigError([Problem("executor option time", text)])
     return options.time
