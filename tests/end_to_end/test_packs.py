@@ -69,6 +69,7 @@ def _call(*words: object) -> None:
 
 def _python(*words: str) -> str:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment["OMP_NUM_THREADS"] = "1"  # as here: sums of several threads have another order
     done = subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
