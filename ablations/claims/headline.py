@@ -47,8 +47,7 @@ def headline(measured: Measurements, verdicts: Sequence[Verdict], quoted: Sequen
         names, shared = _names(measured, chosen)
         found = _compared(chosen, names, metric) + shared
     text = "; ".join(filter(None, [found, _limits(measured, chosen, names)]))
-    ours = ("the ", _FULL, *(axis_text(path) for path in measured.grid.axes))  # names of variants stay as they are
-    return f"{text[0].upper()}{text[1:]}" if text.startswith(ours) else text
+    return f"{text[0].upper()}{text[1:]}"
 
 
 def quotes(measured: Measurements, verdicts: Sequence[Verdict], quoted: Sequence[str] = ()) -> Verdict | None:
