@@ -266,7 +266,8 @@ class Study:
                 the backward pass: the same numbers, less memory, a third more time.
             slice: The part of the plan that is trained, as in `Plan.sliced`; by default all of it.
             until: The moment of the monotonic clock at which the active runs write their checkpoints and stop. No run
-                begins whose estimate ends later. None for no limit.
+                begins whose estimate ends later, unless it takes longer than all the time from now on. None for no
+                limit.
             logger: ``csv``, ``tensorboard``, ``wandb`` or ``mlflow``: draws live curves of the trainings, below
                 ``curves`` of the cache. It is no part of a run, and a logger that fails stops no run.
 

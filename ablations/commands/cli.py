@@ -144,6 +144,9 @@ def plan(
         show(*pieces) if form is Format.table else echo(pieces[0])
 
 
+_TRY_AGAIN = 75  # EX_TEMPFAIL of sysexits.h
+
+
 def run(
     grid: Grid,
     scale: Scale,
@@ -176,8 +179,9 @@ def run(
 ) -> None:
     """Trains missing runs, publishes tables and figures, and executes the grid's notebook.
 
-    Exits with 0 only if every run of the plan is done. Runs of a search may have diverged. With --for, runs that are
-    left for want of time are no failure, and the notebook waits until none is left. With --slice it is not executed.
+    Exits with 0 only if every run of the plan is done. Runs of a search may have diverged. With --for, it exits with 75
+    if runs are left for want of time alone. The same command continues them, and the notebook waits for the last. With
+    --slice it is not executed.
     """
     from ablations.core import notebooks
     from ablations.planning import grids
@@ -228,7 +232,9 @@ def run(
                 study.publish()
         _report(study, summary, form)
         is_late = summary.left and not summary.failures and not summary.problems
-        if not is_late and not study.resolve().sliced(part).is_finished:
+        if is_late:
+            raise typer.Exit(_TRY_AGAIN)
+        if not study.resolve().sliced(part).is_finished:
             raise typer.Exit(1)
 
 

@@ -107,8 +107,9 @@ def execute(
         deadline: Seconds a run may take (not ``inline``); None for no limit.
         on_event: Receives what happens; `progress.display` makes one.
         execution: How pretrainings are executed.
-        until: A moment of the monotonic clock. No run begins whose estimate ends later, and at that moment the active
-            ones write their checkpoints and stop; `Summary.left` counts what is left. None for no limit.
+        until: A moment of the monotonic clock. No run begins whose estimate ends later, unless it takes longer than all
+            the time from now on. At that moment the active ones write their checkpoints and stop; `Summary.left` counts
+            what is left. None for no limit.
 
     Raises:
         ConfigError: For an unknown executor, an unknown option, an engine that cannot make the runs; for an execution

@@ -95,7 +95,8 @@ class Launch:
         deadline: Seconds after which a run is stopped as ``timeout``; None for no limit.
         on_event: Receives every event, in this thread.
         execution: How pretrainings are executed.
-        until: A moment of the monotonic clock: no run begins whose estimate ends later. None for no limit.
+        until: A moment of the monotonic clock: no run begins whose estimate ends later, unless it takes longer than
+            all the time from now on. None for no limit.
     """
 
     def __init__(
@@ -152,11 +153,18 @@ class Launch:
                 if run.id not in self._held:
                     self.emit("waiting", run)
                 self._held[run.id] = time.monotonic() + _LOOK_AGAIN
-            elif self.until is not None and time.monotonic() + self.seconds_to_make(run) > self.until:
+            elif not self._fits(run):
                 self._leave(run)
             else:
                 del self.todo[run.id]
                 yield run
+
+    def _fits(self, run: Run) -> bool:
+        """Whether a run ends in the time that is left, or takes longer than all of it: such a run is made in parts."""
+        if self.until is None:
+            return True
+        left, seconds = self.until - time.monotonic(), self.seconds_to_make(run)
+        return seconds <= left or (left > 0 and seconds > self.until - self.started)
 
     def turns(self, seconds: float) -> Iterator[list[Run]]:
         """Takes the runs that can begin now, in lists of about so many planned seconds, each when it is asked for.

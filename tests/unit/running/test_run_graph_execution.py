@@ -222,13 +222,8 @@ def test_a_parent_that_comes_out_differently_is_said(tmp_path, trainings, record
     assert (records.work_folder(pretrained.id) / WEIGHTS).exists() == (outcome == "done")
     assert not (records.work_folder(pretrained.id) / CHECKPOINT).exists()  # or the next attempt would go on from it
     if outcome == "failed":
-        assert record.detail.splitlines()[0] == (
-            f"NotReproducedError: run {pretrained.id}, trained again for its weights, ended at a loss of 4.1500 "
-            "but its record says 4.5000. Other processors and versions of libraries round otherwise, and a training "
-            "that ends while its loss still falls steeply may end elsewhere. To train it anew, delete the records of "
-            f"it (records/{pretrained.id[:2]}/{pretrained.id}.*) and of the runs that started from it; "
-            "to try once more, run `ablations clean`"
-        )
+        said = record.detail.splitlines()[0]
+        assert names(said, "NotReproducedError", pretrained.id, "4.1500", "4.5000", "ablations clean")
     assert records.get(pretrained.id).metrics == {"heldout.loss": recorded}
 
 
@@ -265,7 +260,7 @@ def test_a_run_begins_if_its_estimate_fits_the_time_that_is_left(tmp_path, train
     def launch(until):
         return Launch(found, records, 0, None, lambda event: None, until=until)
 
-    assert left_behind(launch(clock[0] + 0.9 * seconds)) == ([], ["finetune", "finetune", "pretrain", "pretrain"])
+    assert left_behind(launch(clock[0] + 0.9 * seconds)) == (["pretrain", "pretrain"], []), "each is made in parts"
     going = launch(clock[0] + 1.5 * seconds)
     taken = next(going.takeable())
     going.begin(taken)
@@ -307,7 +302,7 @@ def test_damaged_progress_of_an_earlier_launch_spares_no_time(tmp_path, training
 def test_what_is_left_for_want_of_time_is_no_failure_and_is_made_later(tmp_path, trainings):
     made, obstacle = trainings
     records = Records(tmp_path / "results")
-    short = execute(planned(tmp_path, records, **TOY), records, "inline", until=time.monotonic() + 0.01)
+    short = execute(planned(tmp_path, records, **TOY), records, "inline", until=time.monotonic())
     assert (made, short.left, short.failures, short.problems) == ([], 2, [], [])
     assert "2 runs left" in str(short)
     obstacle[""] = lambda run: signal.raise_signal(signal.SIGALRM) if run[0] == "pretrain" else None
