@@ -7,10 +7,12 @@
 #   benchmarks/lease.sh rehearse GRID SCALE [OPTION...]     here: all three on the CPU, in a temporary folder
 #
 # OPTIONs go to `ablations pack` and `run`, such as --slice 'tasks=[]'. WHEELS names a folder with what is not installed
-# there. PARTS bounds each file of FOLDER and OUT (15MB). The device runs nothing but python, and needs torch and numpy.
+# there. PARTS bounds each file of FOLDER and OUT (15MB). RESULTS is the results folder here. The device runs nothing
+# but python, and needs torch and numpy.
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 parts="${PARTS:-15MB}"
+results="${RESULTS:-$root/results}"
 steps=(--attention-dropout 0.1)  # of the benchmark
 
 # Fills a folder with the pack, the texts of the benchmark, this script, and the options.
@@ -21,7 +23,7 @@ pack() {
     folder="$(cd "$folder" && pwd)"
     cd "$root"
     python -m ablations pack "$grid" --scale "$scale" "$@" ${WHEELS:+--wheels "$WHEELS"} --split "$parts" \
-        --output "$folder/pack.tar.xz"
+        --output "$folder/pack.tar.xz" --results-dir "$results"
     local cache
     cache="$(mktemp -d)"
     ABLATIONS_CACHE="$cache" python benchmarks/pretrain_vs_transformers.py --device "${DEVICE:-cuda}" --prepare \
@@ -67,13 +69,14 @@ home() {
     local out
     out="$(cd "$1" && pwd)"
     cd "$root"
-    python -m ablations unpack "$out"/results.tar.xz*
-    python -m ablations verify
+    python -m ablations unpack "$out"/results.tar.xz* --results-dir "$results"
+    python -m ablations verify --results-dir "$results"
 }
 
 rehearse() {
     local folder
     folder="$(mktemp -d)"
+    results="$folder/results"
     DEVICE=cpu pack "$folder/travels" "$@"
     ABLATIONS_DATA='' bash "$folder/travels/lease.sh" visit "$folder/out" "${MINUTES:-2}" cpu
     home "$folder/out"
@@ -81,5 +84,5 @@ rehearse() {
 
 case "${1:-}" in
 pack | visit | home | rehearse) "$@" ;;
-*) sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 2 ;;
+*) sed -n '2,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 2 ;;
 esac
