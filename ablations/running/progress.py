@@ -1,20 +1,24 @@
 """Displays of progress: the number of finished runs, the loss and speed of active ones, the time left.
 
-A terminal gets a bar, a notebook one line that updates itself (an executed notebook keeps only its last state), and
-a log a line every ten seconds.
+A terminal gets a bar for the grid and one per run. A notebook gets one line that updates itself, so that an executed
+one keeps only its last state. A log gets a line every ten seconds.
 """
 
 import contextlib
 import sys
 import time
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ablations.core.formatting import duration, terminal_text
 from ablations.planning.plan import Plan
 from ablations.running.launch import Event
 
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
 _LOG_EVERY = 10.0  # seconds between lines of a log
+_BAR = 24  # columns of a terminal
 _NOTEBOOK_EVERY = 0.5  # seconds between updates of a notebook's line
 
 
@@ -109,37 +113,49 @@ class LogDisplay(Display):
 
 
 class Terminal(Display):
-    """A bar with the time left, speed and loss, drawn by rich."""
+    """A bar for the grid, with speed and time left, and below it one for each active run, with its loss; by rich."""
 
     def __init__(self) -> None:
         from rich.progress import BarColumn, Progress, TextColumn
 
         super().__init__()
-        texts = (TextColumn(f"{{task.fields[{name}]}}", markup=False) for name in ("left", "speed", "reached"))
-        self.bar = Progress(TextColumn("{task.fields[counts]}", markup=False), BarColumn(), *texts)
-        self.task = self.bar.add_task("grid", total=None, counts="", left="", speed="", reached="")
+        name, said = (TextColumn(f"{{task.fields[{field}]}}", markup=False) for field in ("named", "said"))
+        self.bar = Progress(name, BarColumn(_BAR), said)
+        self.grid = self.bar.add_task("grid", total=None, named="", said="")
+        self.runs: dict[str, tuple[TaskID, float, float]] = {}  # active run -> its bar, and when it was seen how far
 
     def __enter__(self) -> Self:
         self.bar.start()
         return self
 
     def show(self, kind: str) -> None:
-        """Updates the bar."""
+        """Updates all bars."""
         if self.last is None:
             return
-        parts = sum(p["step"] / p["steps"] for _, p in self.active.values() if not p.get("again"))
+        parts = sum(_share(progress) for _, progress in self.active.values() if not progress.get("again"))
+        said = " | ".join(filter(None, (self.speed, self.left)))
         self.bar.update(
-            self.task,
-            total=self.last.total,
-            completed=self.last.done + parts,
-            counts=self.counts,
-            left=self.left,
-            speed=self.speed,
-            reached=self.reached,
+            self.grid, total=self.last.total, completed=self.last.done + parts, named=self.counts, said=said
         )
+        for run_id in self.runs.keys() - self.active.keys():
+            self.bar.remove_task(self.runs.pop(run_id)[0])
+        for run_id, (label, progress) in self.active.items():
+            self._show_run(run_id, label, progress)
+
+    def _show_run(self, run_id: str, label: str, progress: dict[str, Any]) -> None:
+        share = _share(progress)
+        if run_id not in self.runs:
+            task = self.bar.add_task("run", total=1.0, named="", said="")
+            self.runs[run_id] = task, time.monotonic(), share
+        task, since, before = self.runs[run_id]
+        seconds = (time.monotonic() - since) * (1 - share) / (share - before) if share > before else None
+        said = _reached(progress) + (f", {duration(seconds)} left" if seconds else "")
+        self.bar.update(task, completed=share, named=f"  {terminal_text(label)}", said=said)
 
     def close(self) -> None:
-        """Stops the bar."""
+        """Stops the bars; that of the grid stays."""
+        for task, _, _ in self.runs.values():
+            self.bar.remove_task(task)
         self.bar.stop()
 
 
@@ -169,6 +185,10 @@ class Notebook(Display):
             self.handle = display(Pretty(text), display_id=True)
         else:
             self.handle.update(Pretty(text))
+
+
+def _share(progress: dict[str, Any]) -> float:
+    return progress["step"] / progress["steps"]
 
 
 def _reached(progress: dict[str, Any]) -> str:

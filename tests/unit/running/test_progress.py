@@ -77,6 +77,22 @@ def test_a_terminal_gets_a_bar(capsys, monkeypatch):
     assert "3/3 runs" in shown
 
 
+def test_a_terminal_has_a_line_for_each_active_run(monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    tell = progress.Terminal()
+    tell(moving("a", 2))
+    tell(moving("b", 5))
+    clock[0] += 30
+    tell(moving("a", 4))
+    grid, first, second = tell.bar.tasks
+    assert (grid.fields["named"], first.fields["named"].strip()) == ("0/3 runs", "rate=0.1 seed 0")
+    assert first.fields["said"] == "step 4/10, loss 4.125, 90 s left", "a fifth took 30 s"
+    assert second.fields["said"] == "step 5/10, loss 4.125"
+    tell(event("finished", "a", 1, outcome="done"))
+    assert [task.fields["named"].strip() for task in tell.bar.tasks] == ["1/3 runs", "rate=0.2 seed 0"]
+
+
 def test_nothing_is_shown_where_nothing_is_to_be_done(capsys):
     with progress.LogDisplay():
         pass
