@@ -1,5 +1,6 @@
 """Ctrl-C, SIGTERM and SIGHUP: once for a checkpoint, twice for an end."""
 
+import math
 import os
 import signal
 import time
@@ -11,6 +12,7 @@ from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.running import worker
 from ablations.running.execute import execute
+from ablations.running.launch import Launch
 from lightning_modules.training.pretrain import Pretrain
 from tests import tiny
 from tests.faults.support import attempts, contents, family, gone, wait_for
@@ -157,3 +159,19 @@ def test_interrupted_twice_it_ends_at_once(cached, launch):
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=20) == 130
     assert gone(below) == []
+
+
+def test_a_run_that_takes_longer_than_the_time_is_made_in_parts(cached, monkeypatch):
+    monkeypatch.setattr(Launch, "seconds_to_make", lambda launch, run: math.inf)
+    file, whole, parts = (
+        tiny.grid(cached, rates="[0.15]", seeds=1, steps=800),
+        Records(cached / "a"),
+        Records(cached / "b"),
+    )
+    execute(plan(grids.read(file), "smoke", records=whole), whole, "inline")
+    leases = [execute(plan(grids.read(file), "smoke", records=parts), parts, "inline", until=time.monotonic() + 1.5)]
+    while leases[-1].left and len(leases) < 40:
+        until = time.monotonic() + 1.5
+        leases.append(execute(plan(grids.read(file), "smoke", records=parts), parts, "inline", until=until))
+    assert len(leases) > 1
+    assert contents(parts) == contents(whole)
