@@ -75,6 +75,7 @@ from ablations.commands.terminal import (
     moment,
     plain,
     reporting_errors,
+    seconds_of,
     show,
     tell,
     values,
@@ -111,6 +112,7 @@ def plan(
     num_nodes: Nodes = 1,
     strategy: Sharing = "ddp",
     activation_checkpointing: Checkpointing = False,
+    duration: For = None,
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:
@@ -119,11 +121,12 @@ def plan(
     from lightning_modules.places import results
 
     request = {"grid": grid, "scale": scale, "seeds": seeds, "filter": filter, "look": look, "format": form.value}
-    request |= {"axis": axis, "set": set}
+    request |= {"axis": axis, "set": set, "for": duration}
     sharing = {"devices": devices, "num_nodes": num_nodes, "strategy": strategy}
     sharing |= {"activation_checkpointing": activation_checkpointing}
 
     def made() -> list[str]:
+        from ablations.running import estimate
         from ablations.study import Study  # torch and pandas, which a plan that is kept does without
 
         changed: dict[str, Any] = {
@@ -135,7 +138,8 @@ def plan(
         planned = study.plan(**sharing)
         if form is Format.table:
             named = f"Grid {grid} at scale {scale}:"
-            return [named, *(str(piece) for piece in (study.about(brief=True), planned, study.power()))]
+            within = [] if duration is None else [estimate.within(study.resolve(), seconds_of(duration))]
+            return [named, *map(str, (study.about(brief=True), planned, *within, study.power()))]
         return [listed(planned.data.to_dict("records"), form, "cell")]
 
     with reporting_errors():

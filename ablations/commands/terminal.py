@@ -511,14 +511,21 @@ def moment(duration: str | None) -> float | None:
     Raises:
         ConfigError: For a text that is no duration.
     """
+    return None if duration is None else time.monotonic() + seconds_of(duration)
+
+
+def seconds_of(duration: str) -> float:
+    """The seconds of a duration such as ``90s``, ``20m`` or ``2.5h``.
+
+    Raises:
+        ConfigError: For a text that is no duration.
+    """
     from lightning_modules.config import ConfigError, Problem
 
-    if duration is None:
-        return None
     found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)([smh])", duration)
     if not found or not float(found[1]):
         raise ConfigError([Problem("--for", f"{duration!r} is no time. Write it as 90s, 20m or 2.5h.")])
-    return time.monotonic() + float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
+    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
 
 
 def bytes_of(size: str | None, option: str) -> int | None:

@@ -40,6 +40,24 @@ def cost(planned: Plan, at_once: int | str | None = None) -> str:
     )
 
 
+def within(planned: Plan, seconds: float) -> str:
+    """What executing a plan makes in a time, in a sentence: each slot takes the next run that fits, in plan order."""
+    free, parts = [0.0] * planned.slots, 0
+    done = {run_id for run_id, state in planned.states.items() if state == "done"}
+    before = len(done)
+    for run in planned.pending:
+        slot, needed = free.index(min(free)), _seconds(planned, [run])
+        if not done.issuperset(run.parents):
+            continue
+        if needed > seconds and free[slot] < seconds:
+            free[slot], parts = seconds, parts + 1
+        elif free[slot] + needed <= seconds:
+            free[slot] += needed
+            done.add(run.id)
+    begun = f", and {parts} longer than that are made in part" * bool(parts)
+    return f"In {formatting.duration(seconds)}: {len(done) - before} of {len(planned.pending)} runs end{begun}."
+
+
 def memory(systems: Iterable[System], execution: Execution) -> list[float]:
     """The bytes that a device needs for the pretraining of each system; NaN where they cannot be told."""
     found = footprints(systems, execution)

@@ -3,6 +3,7 @@
 import json
 import signal
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -322,3 +323,13 @@ def test_a_failure_is_told_also_where_time_is_short(tmp_path, trainings):
     found = planned(tmp_path, records, **TOY)
     summary = execute(found, records, "inline", retries=0, until=time.monotonic() + 1000)
     assert (summary.left, summary.outcomes, len(summary.failures)) == (0, {"failed": 1, "missing": 1}, 1)
+
+
+def test_a_plan_says_what_a_time_makes(tmp_path, trainings):
+    found = replace(planned(tmp_path, Records(tmp_path / "results"), **{**TOY, "seeds": 2}), slots=1)
+    seconds = [costing.seconds([found.costs[run.id]], found.speed) for run in found.runs]
+    assert "4 of 4 runs end." in estimate.within(found, sum(seconds))
+    assert "3 of 4 runs end." in estimate.within(found, sum(seconds[:3]))
+    part = estimate.within(found, 0.9 * max(seconds))
+    assert "0 of 4 runs end" in part, "no child of what is made in part"
+    assert "1 longer" in part
