@@ -240,7 +240,7 @@ def _page(
         "## Every number",
         _numbers(plan),
         "## Regenerate",
-        _commands(plan, folder.parents[1].name),
+        _commands(plan),
     ]
     if (folder / "notebook.ipynb").exists():
         parts.append(_notebook(folder / "notebook.ipynb", finished))
@@ -345,15 +345,11 @@ def _stale(plan: Planned) -> str:
     return f"{text}. To make {them} again: {markdown_code(_command(plan))} ({records})." if count else ""
 
 
-def _commands(plan: Planned, results: str) -> str:
-    """How to make the page again; in a results folder of another name than the usual one, with that name."""
-    rebuilt, own = "`make tables`", ""
-    if results != "results":
-        rebuilt = markdown_code(f"ablations tables --results-dir {results}")
-        own = f" Each command needs {markdown_code(f'--results-dir {results}')}, with the path of that folder."
+def _commands(plan: Planned) -> str:
+    """How to make the page again. Its bytes do not depend on where the results folder lies."""
     return (
-        f"{rebuilt} rebuilds this page from the records, without training or corpora. To train missing runs: "
-        f"{markdown_code(_command(plan))}.{own}"
+        "`make tables` rebuilds this page from the records, without training or corpora. To train missing runs: "
+        f"{markdown_code(_command(plan))}. Another results folder than `results` is named by `--results-dir`."
     )
 
 

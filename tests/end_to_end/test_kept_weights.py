@@ -209,5 +209,5 @@ def test_what_cannot_be_kept_is_refused(clone, monkeypatch):
     monkeypatch.setenv("ABLATIONS_CACHE", str(records.folder.parent / "third"))
     assert "add --train" in said(command("keep", arm.id, records))
     monkeypatch.setattr(kept_weights, "LARGEST", 10)
-    assert "weights are kept up to 0 MB" in said(command("keep", trunk.id, records))
+    assert "Weights are kept up to 0 MB" in said(command("keep", trunk.id, records))
     assert [path.name for path in (records.folder / "weights").iterdir()] == [trunk.id]

@@ -57,6 +57,12 @@ COMMANDS = {  # command -> its calls
     "compare": [["compare", "GRID", "--scale", "smoke", "--equal", "tokens"]],
     "sync": [["sync", "OTHER"], ["sync", "UNWRITABLE/store"], ["sync", "UNWRITABLE", "--pull-only"]],
     "keep": [["keep", "RUN"]],
+    "prepare": [["prepare", "GRID", "--scale", "smoke"]],
+    "pack": [
+        ["pack", "GRID", "--scale", "smoke", "--output", "OUT/pack.tar.xz"],
+        ["pack", "--results", "--output", "UNWRITABLE/results.tar.xz"],
+    ],
+    "unpack": [["unpack", "OUT/pack.tar.xz", "--into", "OUT/visit"]],
     "note": [["note", "RUN", "for the talk"]],
     "status": [["status"]],
     "stop": [["stop"]],

@@ -56,7 +56,9 @@ def attempts(records: Records) -> dict[str, list[str]]:
     for folder in records.work_folders():
         log = folder / "log.txt"  # absent when a kill came between the folder and its first line
         lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
-        told[folder.name] = [line.split(" ", 4)[4] for line in lines if f"run {folder.name} attempt" in line]
+        told[folder.name] = [
+            line.split(" ", 4)[4].partition(". ")[0] for line in lines if f"run {folder.name} attempt" in line
+        ]
     return told
 
 

@@ -114,7 +114,7 @@ def test_each_is_named_with_its_flaw_and_what_to_do(spoilt):
     assert {name: damage.flaw for name, damage in found.items()} == flaws
     for damage in found.values():
         assert damage.flaw == "drifted" or re.search(
-            r"; (restore|rename|delete|move|remove|mend|update) ", damage.message
+            r"[;.] (restore|rename|delete|move|remove|mend|update) ", damage.message, re.IGNORECASE
         )
     done = CliRunner().invoke(app, ["verify", "--results-dir", str(records.folder)])
     assert isinstance(done.exception, SystemExit)

@@ -67,7 +67,7 @@ def test_a_record_cut_short_by_the_disk_leaves_the_old_one(tmp_path):
         check=True,
     )
     assert "File too large" in done.stdout
-    assert "the file is unchanged" in done.stdout
+    assert "The file is unchanged" in done.stdout
     assert str(path) in done.stdout
     assert path.read_bytes() == before
     assert [p.name for p in path.parent.iterdir()] == [path.name]

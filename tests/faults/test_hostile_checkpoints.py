@@ -252,9 +252,9 @@ class TestTensors:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model.positions": "sided_linear_bias"}, r"model\.positions: 'sided_linear_bias' .* it must be learned"),
+        ({"model.positions": "sided_linear_bias"}, r"model\.positions: 'sided_linear_bias' .* It must be learned"),
         ({"model.norm": "pre"}, r"model\.norm: 'pre' is not supported in checkpoints of bert\. It must be post"),
-        ({"model.sharing": "attention"}, r"model\.sharing: 'attention' .* it must be none or all"),
+        ({"model.sharing": "attention"}, r"model\.sharing: 'attention' .* It must be none or all"),
     ],
 )
 def test_what_transformers_cannot_express_is_not_written(changes, message):

@@ -92,7 +92,7 @@ def card(text):
     claim = dict.fromkeys(CLAIM_TEXTS, text)
     claim |= {"n": 1, "effect": 1.0, "removed": 1.0, "low": 0.5, "high": 2.0, "published": 1.0, "runs": [text],
               "basis": {text: text, "test": text}}  # fmt: skip
-    names = dict.fromkeys(("question", "verdicts", "overridden", "answer"), text)
+    names = dict.fromkeys(("question", "verdicts", "overridden", "answer", "headline"), text)
     return {**names, "finished": 1, "planned": 1, "claims": [claim]}
 
 

@@ -175,7 +175,7 @@ def test_our_own_network_is_loaded_by_transformers_and_generates_from_there(tmp_
     [
         ({"model.norm": "post"}, r"model\.norm: 'post' is not supported in checkpoints of gpt2\. It must be pre"),
         ({"model.embedding_norm": True}, r"model\.embedding_norm: 'true' is not supported .* false"),
-        ({"objectives.lm.transform": "bert"}, r"objectives\.lm\.transform: 'bert' .* it must be none"),
+        ({"objectives.lm.transform": "bert"}, r"objectives\.lm\.transform: 'bert' .* It must be none"),
         ({"objectives.lm.bias": True}, r"objectives\.lm\.bias: 'true' is not supported"),
         ({"model.positions": "rotary"}, r"model\.positions: 'rotary' is not supported"),
         ({"model.segment_types": 2}, r"model\.segment_types: '2' is not supported"),

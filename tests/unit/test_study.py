@@ -212,4 +212,4 @@ def test_what_is_overridden_stands_in_the_first_lines(tmp_path):
     assert f"ablations.open('masking_ratio', 'smoke', axes={changes['axes']}, seeds=1, " in page
     plain = Study("masking_ratio", "smoke", results_dir=tmp_path)
     plain.publish()
-    assert "verridden" not in str(plain.about()) + (plain.folder / "README.md").read_text()
+    assert "Overridden" not in str(plain.about()) + (plain.folder / "README.md").read_text()

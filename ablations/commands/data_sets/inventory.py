@@ -107,7 +107,6 @@ def items(names: Sequence[str] = (), hub: bool = False) -> list[Item]:
 
 def _corpus(corpus: Corpus) -> Item:
     parts = text_pins.pinned().get(corpus.name)
-    description, *rest = corpus.description.split("; ")
     if corpus.origin is None:
         found = PACKAGE if find_spec(corpus.package) else NOWHERE
         how = f"pip install {corpus.package}"
@@ -117,13 +116,13 @@ def _corpus(corpus: Corpus) -> Item:
         name=corpus.name,
         kind="corpus",
         group="Corpora (documents)",
-        title=description,
+        title=corpus.description,
         found=found,
         sizes=tuple(parts[part].documents for part in PARTS["corpus"]) if parts else None,
         fingerprint=text_pins.digest(parts)[:_SHOWN] if parts else "",
         pinned=bool(parts),
         own_split="",
-        licence=rest[0] if rest else "",
+        licence=corpus.licence,
         how="" if found in (FOLDER, PACKAGE) else how,
     )
 

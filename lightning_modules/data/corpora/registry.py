@@ -21,10 +21,11 @@ class Corpus:
 
     Attributes:
         name: Its name in grids.
-        description: Content, size and licence, in one line.
+        description: Content and size, in one line.
         paragraphs: Split -> documents as lists of paragraphs.
         origin: Where its files come from.
         package: The Python package that contains it, if it has no files.
+        licence: Terms of use, in a few words.
         is_split: Whether its paragraphs are sentences already.
     """
 
@@ -33,6 +34,7 @@ class Corpus:
     paragraphs: Callable[[Split], Iterator[list[str]]]
     origin: Origin | None = None
     package: str = ""
+    licence: str = ""
     is_split: bool = False
 
     def documents(self, split: Split) -> Iterator[list[str]]:
@@ -56,28 +58,31 @@ def _every(documents: Callable[[], Iterator[list[str]]], every: int) -> Callable
 CORPORA: dict[str, Corpus] = {
     "wikipedia-mini": Corpus(
         "wikipedia-mini",
-        "about 100 Wikipedia articles in the package gensim, 0.4 M words (CC BY-SA 3.0). Every 10th is held out.",
+        "about 100 Wikipedia articles in the package gensim, 0.4 M words, every 10th held out",
         _every(wikipedia_mini.articles, 10),
         package="gensim",
+        licence="CC BY-SA 3.0",
     ),
     "wikipedia-unread": Corpus(
         "wikipedia-unread",
-        "those 68 of them that wikipedia-2015 lacks, 0.25 M words (CC BY-SA 3.0). Those 10 are held out that share no "
-        "13 words.",
+        "those 68 of them that wikipedia-2015 lacks, 0.25 M words, 10 held out that share no 13 words",
         wikipedia_mini.unread,
         package="gensim",
+        licence="CC BY-SA 3.0",
     ),
     "novels": Corpus(
         "novels",
-        "98 English novels of 1839-1930, 14 M words (public domain). Every 20th book is held out.",
+        "98 English novels of 1839-1930, 14 M words, every 20th book held out",
         _every(folders.novels, 20),
         folders.NOVELS,
+        licence="public domain",
     ),
     "wikipedia-2015": Corpus(
         "wikipedia-2015",
-        "10,322 English Wikipedia articles of 2015, 22 M words (CC BY-SA 3.0). The last file is held out.",
+        "10,322 English Wikipedia articles of 2015, 22 M words, the last file held out",
         folders.wikipedia_2015,
         folders.WIKIPEDIA,
+        licence="CC BY-SA 3.0",
     ),
 }
 

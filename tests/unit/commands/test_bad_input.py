@@ -73,7 +73,7 @@ def test_a_file_with_the_name_of_a_grid_does_not_take_its_page(answer, tmp_path)
     shutil.copy(grids.locate("masking_ratio"), tmp_path)
     code, said = answer("plan", tmp_path / "masking_ratio.yaml", "--scale", "smoke")
     assert code == 2
-    assert names(said, "'masking_ratio'", "rename")
+    assert names(said, "'masking_ratio'", "Rename")
     assert answer("plan", grids.locate("masking_ratio"), "--scale", "smoke")[0] == 0, "the file of the grid itself"
 
 

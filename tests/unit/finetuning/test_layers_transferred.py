@@ -119,7 +119,7 @@ class TestRefusals:
                 fitting.check(system, "toy", settings)
                 continue
             listed = ", ".join(map(str, whole))
-            with pytest.raises(ConfigError, match=f"{count} would part layers that share.*give {listed}"):
+            with pytest.raises(ConfigError, match=f"{count} would part layers that share.*Give {listed}"):
                 fitting.check(system, "toy", settings)
 
     def test_of_shared_layers_that_are_taken_over_whole(self, deep, tmp_path):

@@ -76,7 +76,7 @@ def test_weights_that_are_gone_are_trained_again(model, trained):
 
 @pytest.mark.parametrize("where", [[2, 1], [1, 3], [0, 1], [1], 7, "[1, x]", "one"])
 def test_a_head_that_is_not_there(model, where):
-    with pytest.raises(ConfigError, match=r"name a layer from 1 to 1 and a head from 1 to 2, such as \[1, 1\]"):
+    with pytest.raises(ConfigError, match=r"Name a layer from 1 to 1 and a head from 1 to 2, such as \[1, 1\]"):
         model.head(where)
 
 

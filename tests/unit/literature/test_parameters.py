@@ -188,9 +188,9 @@ def test_without_a_name_all_published_counts_are_listed(command, found):
 def test_a_system_a_configuration_or_a_changed_one_shows_its_parts(command):
     shown = command("bert_base").output
     assert "prints 110 M: 109.48 M counted" in shown
-    assert "558 M FLOPs a token, 23.8 T FLOPs a step of 42.6 k tokens, forward and backward, means" in shown
+    assert "558 M FLOPs per token, 23.8 T per step of 42.6 k tokens, forward and backward, means" in shown
     full = command("bert_base", "--set", "format.first_share=0").output
-    assert "588 M FLOPs a token, 77.1 T FLOPs a step of 131 k tokens, forward and backward\n" in full
+    assert "588 M FLOPs per token, 77.1 T per step of 131 k tokens, forward and backward\n" in full
     assert "prints 60 M" in command("albert_t1_albert_xlarge").output
     changed = command("bert_base", "--set", "model.num_layers=3").output
     assert "46,315,580" in changed

@@ -85,7 +85,7 @@ def test_decided_claims_are_answered_in_words_and_the_answer_says_what_it_holds_
     assert f"by {abs(verdict.effect):.3f} nats [" in line
     system = cells[0].system
     assert f"{system.model.num_layers} layers of {system.model.hidden_size}" in holds
-    assert "5 runs a cell" in holds
+    assert "5 runs per cell" in holds
     assert system.data.corpora[0] in holds
 
 
@@ -95,7 +95,7 @@ def test_claims_that_were_stated_after_the_runs_are_counted():
     assert (
         _lead(grid, cells, records)
         .partition("\n")[0]
-        .endswith("Of 2 claims, 1 replicates, 1 contradicts; 1 of the 2 decided was stated after the runs.")
+        .endswith("Of 2 claims, 1 replicates, 1 contradicts. 1 of the 2 decided was stated after the runs.")
     )
 
 

@@ -217,7 +217,7 @@ def test_the_pages_of_one_grid_are_rebuilt_alone(folder, tmp_path):
     assert publishing.republish(study.records.folder, "masking_ratio") == [study.folder]
     assert {path: path.read_bytes() for path in whole} == whole
     assert not other.folder.exists()
-    with pytest.raises(ConfigError, match=r"'embedding_size' has no page in .*; `ablations run embedding_size"):
+    with pytest.raises(ConfigError, match=r"'embedding_size' has no page in .* `ablations run embedding_size"):
         publishing.republish(study.records.folder, "embedding_size")
     with pytest.raises(ConfigError, match="Did you mean 'masking_ratio'"):
         publishing.republish(study.records.folder, "masking_ratoi")

@@ -143,7 +143,9 @@ def test_counts_of_as_much_text_as_a_run_has_read(tmp_path):
     nats = (values[2] + values[3]) / 2 - 0.125  # half of a doubling before the end it is 0.125 higher
     records = {id: record.but(cost={"tokens": 50_000 * 2**0.5}) for id, record in records.items()}
     reading, _, _ = tables.results(Measurements(grid, cells, Kept(records, tmp_path, cells, nats)))
-    found = [match for note in reading.notes if (match := re.search(r"read \((.*)\): ([\d.]+); (\d) of 5 runs", note))]
+    found = [
+        match for note in reading.notes if (match := re.search(r"read \(([^)]*)\): ([\d.]+)\. (\d) of 5 runs", note))
+    ]
     assert {match[1] for match in found} == {"70.7 k"}
     assert {match[2] for match in found} == {f"{nats + 0.125:.3f}"}
     assert (len(found), sum(int(match[3]) for match in found)) == (len(cells), 3)

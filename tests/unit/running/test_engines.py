@@ -86,7 +86,7 @@ def test_the_time_limit_follows_the_estimate_of_the_plan(given, seconds, minutes
 
 
 def test_a_time_limit_in_which_no_run_can_end_is_refused():
-    with pytest.raises(ConfigError, match=r"about 300 minutes .* are 240; raise time or timeouts"):
+    with pytest.raises(ConfigError, match=r"about 300 minutes .* are 240. Raise time or timeouts"):
         limit(SlurmOptions(time=60), 5 * 3600)
 
 

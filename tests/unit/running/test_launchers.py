@@ -39,7 +39,7 @@ def test_other_code_on_the_same_runs_is_refused_and_named(records, code):
     code("a" * 16)
     with registered(records, RUNS):
         code("b" * 16)
-        refused = pytest.raises(ConfigError, match=rf"makes 1 of these runs .*{'a' * 16}; here .*{'b' * 16}")
+        refused = pytest.raises(ConfigError, match=rf"makes 1 of these runs .*{'a' * 16}, here .*{'b' * 16}")
         with refused, registered(records, [RUNS[1], "2" * 16]):
             raise AssertionError("it was let in")
         with registered(records, ["2" * 16]):

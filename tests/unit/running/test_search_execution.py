@@ -250,7 +250,7 @@ MISTAKES = {
         naming("search.seeds", "1"),
     ),
     "misspelt key": (("metric:", "metrics:"), naming("search.metrics", "'metric'?")),
-    "fine-tuning": ((LR, "finetuning.epochs"), naming("fine-tuning", "'heldout.loss'")),
+    "fine-tuning": ((LR, "finetuning.epochs"), naming("Fine-tuning", "'heldout.loss'")),
 }
 
 

@@ -212,7 +212,7 @@ class TestGap:
             (
                 "\tFALSE",
                 "\tTRUE",
-                r"line 2: A-coref is TRUE, B-coref TRUE; .* at most one TRUE",
+                r"line 2: A-coref is TRUE, B-coref TRUE. .* at most one TRUE",
             ),
             ("\tFALSE", "\tno", r"line 2: A-coref is TRUE, B-coref NO"),
             ("\thttp://a", "", r"line 2: 10 fields instead of 11"),
