@@ -24,6 +24,8 @@ from ablations.schema.kinds import KINDS
 from lightning_modules.config import identity
 from lightning_modules.places import project
 
+pytestmark = pytest.mark.slow
+
 STORED = Path(__file__).with_name("cell_identities.json")
 _NO_TEXT = "0" * 64  # in the place of every fingerprint: settings are compared here, not data
 

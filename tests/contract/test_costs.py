@@ -10,6 +10,8 @@ from ablations.planning import grids
 from ablations.planning.plan import plan
 from lightning_modules.places import results
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("copy_distance", "masking_ratio", "sentence_objective", "batch_size")
 
 

@@ -22,6 +22,8 @@ from lightning_modules.measures.final_metrics import layer_similarity
 from tests.conftest import make_tokens
 from tests.contract.test_cell_identities import cells
 
+pytestmark = pytest.mark.slow
+
 SCALE, ROWS, LOSS, RATE = "laptop", 16, "heldout.loss", "optimizer.peak_lr"
 WIDE = ", embedding_size=128"
 NONE, ALL, FFN = (f"sharing={kind}{WIDE}" for kind in ("none", "all", "ffn"))

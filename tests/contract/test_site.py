@@ -17,6 +17,8 @@ from site_extension import claim_pages, grid_pages, links, pages, run_tables, se
 from tests import foreign
 from tests.depth import some
 
+pytestmark = pytest.mark.slow
+
 ROOT = project()
 FRONT = "docs/index"
 PARTS = {"docs/api_introduction"}  # included by a page, not one itself

@@ -1,6 +1,7 @@
 """Post hoc claims have a family of their own: none moves a number of a planned one, and none is easier to show."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,6 +34,7 @@ def study(claims, seed, looks=(4, 8)):
     return Measurements(make_grid(axes={RATE: list(RATES)}, claims=claims, seeds=4, looks=looks), cells, records)
 
 
+@pytest.mark.slow
 @settings(max_examples=depth(100, 2_000))
 @given(planned=TESTS, later=TESTS, two=st.booleans())
 def test_post_hoc_tests_move_no_planned_decision_and_pay_for_all(planned, later, two):
@@ -44,6 +46,7 @@ def test_post_hoc_tests_move_no_planned_decision_and_pay_for_all(planned, later,
     assert [found[key] for key in more if key not in p] == every[len(p) :]
 
 
+@pytest.mark.slow
 @settings(max_examples=depth(8, 200), deadline=None)
 @given(
     planned=st.lists(st.sampled_from(PAIRS), min_size=1, max_size=4, unique=True),

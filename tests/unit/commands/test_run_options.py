@@ -9,6 +9,8 @@ from ablations.commands.cli import app
 from tests import tiny
 from tests.messages import names
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def said(tmp_path):

@@ -6,6 +6,8 @@ import pytest
 from ablations.core import alignment_simulation as simulation
 from ablations.core.crossing import crossings
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("truth", simulation.TRUTHS)
 @pytest.mark.parametrize("kind", simulation.FORMS)

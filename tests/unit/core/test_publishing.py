@@ -54,6 +54,7 @@ def test_of_many_writers_without_a_lock_exactly_one_wins(records, earlier):
     assert files(records, mine[0].id) == [f"{mine[0].id}.json"]
 
 
+@pytest.mark.slow
 def test_a_record_published_while_an_attempt_is_moved_aside_stays(records, monkeypatch):
     """A writer sees an attempt, pauses, and then moves away what another has published meanwhile."""
     attempt, late = records.put(make_record(outcome="killed")), make_record(provenance={"writer": "late"})

@@ -22,6 +22,8 @@ from ablations.measurements.measurements import Measurements
 from lightning_modules.places import project
 from tests.depth import depth
 
+pytestmark = pytest.mark.slow
+
 PUBLISHED = project() / "results" / simulate.FOLDER
 
 

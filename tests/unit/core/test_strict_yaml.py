@@ -130,6 +130,7 @@ def test_alias_bombs_are_refused_at_once(load, bomb):
     assert len(document.problems) == 1
 
 
+@pytest.mark.slow
 def test_files_too_deep_or_too_large_are_refused(load):
     for opening, count in (("[", 3000), ("[", 500_000), ("- ", 300_000), ("? ", 300_000), ("{a: ", 200_000)):
         assert "nested too deeply" in problems(load("a: " * (opening == "[") + opening * count))[0]

@@ -12,6 +12,8 @@ from lightning_modules.data.text.tokenizer import SPECIALS
 from tests.unit.data import byte_level
 from tests.unit.data.test_formats import make_store
 
+pytestmark = pytest.mark.slow
+
 SIZE, TOPICS = 85, 8
 
 

@@ -16,6 +16,8 @@ from lightning_modules.objectives import MaskedLM, Masking, Objectives, Sentence
 from tests.unit.data.pair_format import segment_pairs
 from tests.unit.data.test_formats import make_store
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def novel(tmp_path):

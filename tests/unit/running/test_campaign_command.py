@@ -14,6 +14,8 @@ from tests import tiny
 from tests.messages import names
 from tests.unit.run_graphs import RATE
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def call(tmp_path, trainings, monkeypatch):
