@@ -73,6 +73,7 @@ from ablations.commands.terminal import (
     listed,
     listing,
     moment,
+    overridden,
     plain,
     reporting_errors,
     seconds_of,
@@ -129,12 +130,7 @@ def plan(
         from ablations.running import estimate
         from ablations.study import Study  # torch and pandas, which a plan that is kept does without
 
-        changed: dict[str, Any] = {
-            "axes": axes(axis),
-            "set": values(set, "--set"),
-            "filters": values(filter, "--filter"),
-        }
-        study = Study(grid, scale, **changed, seeds=seeds, results_dir=results_dir).at_look(look)
+        study = Study(grid, scale, **overridden(axis, set, filter), seeds=seeds, results_dir=results_dir).at_look(look)
         planned = study.plan(**sharing)
         if form is Format.table:
             named = f"Grid {grid} at scale {scale}:"

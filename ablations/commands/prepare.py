@@ -1,7 +1,5 @@
 """``ablations prepare``: all that the runs of a grid read, made ahead."""
 
-from typing import Any
-
 from ablations.commands.terminal import (
     As,
     Axis,
@@ -15,8 +13,8 @@ from ablations.commands.terminal import (
     Shown,
     Slice,
     aside,
-    axes,
     listing,
+    overridden,
     reporting_errors,
     values,
     watching,
@@ -43,12 +41,7 @@ def command(
     from ablations.study import Study
 
     with reporting_errors():
-        changed: dict[str, Any] = {
-            "axes": axes(axis),
-            "set": values(set, "--set"),
-            "filters": values(filter, "--filter"),
-        }
-        study = Study(grid, scale, **changed, seeds=seeds, results_dir=results_dir).at_look(look)
+        study = Study(grid, scale, **overridden(axis, set, filter), seeds=seeds, results_dir=results_dir).at_look(look)
         with watching(), aside(form):
             files = prepared(study.resolve().sliced(values(slice, "--slice")), study.records)
         rows = sizes(files)

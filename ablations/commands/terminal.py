@@ -553,6 +553,15 @@ def axes(pairs: list[str] | None) -> dict[str, Any]:
     return values([re.sub(r"=\[?(.*?)\]?$", r"=[\1]", pair, count=1) for pair in pairs or []], "--axis")
 
 
+def overridden(axis: list[str] | None, set: list[str] | None, filter: list[str] | None) -> dict[str, Any]:
+    """What ``--axis``, ``--set`` and ``--filter`` change of a grid, as arguments of `Study`.
+
+    Raises:
+        ConfigError: As `values`.
+    """
+    return {"axes": axes(axis), "set": values(set, "--set"), "filters": values(filter, "--filter")}
+
+
 def values(pairs: list[str] | None, option: str) -> dict[str, Any]:
     """Reads a repeatable ``name=value`` option, its values as YAML.
 

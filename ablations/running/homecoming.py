@@ -1,7 +1,7 @@
 """Results that come home in a pack: records by `sync`, kept weights, and checkpoints of unfinished runs."""
 
 import re
-from collections.abc import Iterator
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,8 +15,6 @@ from ablations.core.store import Records
 from lightning_modules.files import open_plain, write_atomically
 from lightning_modules.training.checkpoint import steps
 from lightning_modules.training.recorder import CHECKPOINT
-
-_COPIED = 1 << 20  # bytes at once
 
 
 @dataclass
@@ -97,15 +95,10 @@ def _bring_checkpoint(path: Path, records: Records, home: Homecoming) -> None:
             else:
                 records.make_work_folder(run_id)
                 with open_plain(path, path.parent) as source:
-                    write_atomically(own, lambda file: file.writelines(_chunks(source)))
+                    write_atomically(own, lambda file: shutil.copyfileobj(source, file))
                 home.checkpoints.append(run_id)
     except Timeout:
         home.left[run_id] = "a process trains the run now"
-
-
-def _chunks(source) -> Iterator[bytes]:
-    while chunk := source.read(_COPIED):
-        yield chunk
 
 
 def _steps(path: Path, run_id: str) -> int:

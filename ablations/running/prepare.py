@@ -1,8 +1,7 @@
 """All that the runs of a plan read, made ahead: with it in the cache a machine needs no text and no data set."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from ablations.core import bars
@@ -19,16 +18,13 @@ from lightning_modules.places import cache
 from lightning_modules.tasks import task_named
 from lightning_modules.zero_shot.table import zero_shot_named
 
-_NAMES: Mapping[str, str] = MappingProxyType(
-    {
-        "fingerprints": "fingerprints of texts and tasks",
-        "sources": "files of tasks",
-        "stores": "token stores",
-        "tokenizers": "tokenizers",
-        "probes": "examples of probes",
-        "pieces": "encoded tasks",
-    }
-)
+_NAMES = {  # part of the cache -> what people call it, where its folder does not say
+    "fingerprints": "fingerprints of texts and tasks",
+    "sources": "files of tasks",
+    "stores": "token stores",
+    "probes": "examples of probes",
+    "pieces": "encoded tasks",
+}
 
 
 def prepared(plan: Plan, records: Records) -> tuple[Path, ...]:

@@ -15,10 +15,10 @@ from ablations.commands.terminal import (
     Set,
     Slice,
     aside,
-    axes,
     bytes_of,
     echo,
     listing,
+    overridden,
     reporting_errors,
     tell,
     values,
@@ -74,9 +74,8 @@ def command(
             if grid is not None and scale is not None:
                 from ablations.study import Study
 
-                changed: dict[str, Any] = {"axes": axes(axis) or None, "set": values(set, "--set") or None}
-                changed |= {"filters": values(filter, "--filter") or None, "seeds": seeds, "results_dir": results_dir}
-                plan = Study(grid, scale, **changed).resolve().sliced(values(slice, "--slice"))
+                study = Study(grid, scale, **overridden(axis, set, filter), seeds=seeds, results_dir=results_dir)
+                plan = study.resolve().sliced(values(slice, "--slice"))
             if plan is None or results:
                 packed = _home(records, plan)
             else:
