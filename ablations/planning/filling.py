@@ -90,8 +90,8 @@ def _entry(grid: Grid, files: Sequence[ScaleFile]) -> Scale:
 
 def _is_trunk(grid: Grid, taken: Scale, files: Sequence[ScaleFile]) -> bool:
     """Whether an entry of a grid starts from its scale's trunk, by name or as the name was described before."""
-    start = taken.set.get(START)
-    return start == trunks.NAME or (isinstance(start, Mapping) and bool(files) and start == _start(grid, taken, files))
+    start, has_trunk = taken.set.get(START), any(file.trunk for file in files)
+    return start == trunks.NAME or (isinstance(start, Mapping) and has_trunk and start == _start(grid, taken, files))
 
 
 def _without(knobs: Mapping[str, Any], paths: Set[str]) -> dict[str, Any]:

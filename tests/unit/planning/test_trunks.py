@@ -203,6 +203,15 @@ def test_a_scales_trunk_is_its_system_whatever_a_grid_varies(scale, tmp_path):
     assert system.model.hidden_size == 16, "what shapes the weights is the grid's"
 
 
+def test_a_start_of_ones_own_needs_no_trunk_of_the_scale(scale, tmp_path):
+    scale.write_text("description: x\nset: {format.sequence_length: 16}\n")
+    file = tiny.grid(tmp_path, rates="[0.15]", seeds=1)
+    entry = f"  smoke: {{set: {{{START}: {{training.steps: 25}}}}}}\n"
+    file.write_text(file.read_text().replace("  smoke: {description: seconds}\n", entry))
+    (trunk,) = plan(grids.read(file), "smoke").trunks
+    assert trunk.system.training.steps == 25
+
+
 def test_a_trunk_that_a_scale_does_not_have_is_refused(scale, tmp_path):
     scale.write_text("description: x\nset: {format.sequence_length: 16}\n")
     with pytest.raises(ConfigError, match=r"training\.start: the file of 'smoke' has no 'trunk:'\. .*Or describe it"):
