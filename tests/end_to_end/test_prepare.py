@@ -1,14 +1,19 @@
-"""What `prepare` makes is all that runs read: with it alone, without texts and network, they make the same records."""
+"""A pack holds all that runs read: with it alone, without texts and network, they make the same records."""
 
+import dataclasses
+import functools
 import shutil
 import socket
 
 import numpy as np
 import pytest
 
+from ablations.core import provenance
+from ablations.core.packs import archive, unpack
 from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
+from ablations.running import packing
 from ablations.running.execute import execute
 from ablations.running.prepare import prepared
 from lightning_modules.data.corpora.registry import Corpus
@@ -34,14 +39,17 @@ CASES = {
     "search": ("", "search:\n  axes: {optimizer.peak_lr: [1.0e-3, 3.0e-3]}\n  metric: heldout.loss\n"),
     "fine-tuning": ("", "tasks: [bigram_shift]\n"),
     "from a trunk": ("training.start: {objectives.mlm.masking.rate: 0.2}\n  ", ""),
+    "from a trunk that is trained": ("training.start: {objectives.mlm.masking.rate: 0.2}\n  ", ""),
     "zero-shot": (LM, "measure: [heldout_text, cloze]\n"),
 }
 
 
-def made(file, folder):
-    """The records of a grid, made in this process."""
-    records = Records(folder)
-    summary = execute(plan(grids.read(file), "smoke", records=records), records, "inline")
+def made(file, records, only=None):
+    """What the records of a grid say, made in this process; or of some of its runs."""
+    planned = plan(grids.read(file), "smoke", records=records)
+    if only is not None:
+        planned = dataclasses.replace(planned, runs=tuple(run for run in planned.runs if run.id in only))
+    summary = execute(planned, records, "inline")
     assert not summary.problems
     assert {record.outcome for record in records.all()} == {"done"}, [record.detail for record in records.all()]
     return contents(records)
@@ -68,28 +76,30 @@ def grid(request, tmp_path):
     return file
 
 
-def test_runs_need_no_text_where_it_was_prepared(grid, tmp_path, monkeypatch):
+def test_runs_need_no_text_where_their_pack_was_unpacked(grid, request, tmp_path, monkeypatch):
     monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "usual"))
-    reference = made(grid, tmp_path / "reference")
+    reference = made(grid, Records(tmp_path / "reference"))
 
-    there = tmp_path / "prepared"
-    monkeypatch.setenv("ABLATIONS_CACHE", str(there))
-    files = prepared(
-        plan(grids.read(grid), "smoke", records=Records(tmp_path / "results")), Records(tmp_path / "results")
-    )
+    monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "prepared"))
+    monkeypatch.setattr(provenance, "git", lambda *words: None)  # the code as it is, whether or not it is committed
+    here = Records(tmp_path / "results")
+    planned = plan(grids.read(grid), "smoke", records=here)
+    if request.node.callspec.params["grid"].endswith("that is trained"):
+        made(grid, here, only={run.parent.id for run in planned.runs if run.parent})
+        planned = plan(grids.read(grid), "smoke", records=here)
+        assert 0 < len(planned.pending) < len(planned.runs)
+    prepare = functools.partial(prepared, planned, here)
+    packed = packing.of_grid(planned, here, prepare, [str(grid), "--scale", "smoke"])
+    archive.write(tmp_path / "pack.tar.xz", packed.told, packed.files)
 
-    bare = tmp_path / "bare"
-    for path in files:
-        copy = bare / path.relative_to(there)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, copy)
-    shutil.rmtree(tmp_path / "text")
-    shutil.rmtree(there)
-    monkeypatch.setenv("ABLATIONS_CACHE", str(bare))
+    for gone in ("text", "prepared", "results"):
+        shutil.rmtree(tmp_path / gone, ignore_errors=True)
+    unpack.lay_out([tmp_path / "pack.tar.xz"], tmp_path / "there")
+    monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "there" / "cache"))
     monkeypatch.setattr(Corpus, "documents", refused)
     monkeypatch.setattr(socket.socket, "connect", refused)
     probe._sentences.cache_clear()
-    assert made(grid, tmp_path / "results") == reference
+    assert made(grid, Records(tmp_path / "there" / "source" / "results")) == reference
 
 
 def refused(*_):
