@@ -14,12 +14,14 @@ A *flat* position is an index into the ``[b t]`` grid laid out as ``b * t`` numb
 The dataclasses are not frozen because Lightning moves batches between devices through them.
 """
 
-from collections.abc import Callable, Set
+import itertools
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, Literal, Protocol, Self, runtime_checkable
+from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor
 
@@ -38,6 +40,7 @@ WIDE_TABLE = "word embeddings as wide as its states"
 QUERY_STREAM = "query stream"
 BOTH_WAYS = "row that continues to the left"
 REUSE = "row of which a part continues"
+_ALIGNED = 16  # bytes, of the place of a tensor among others
 _MOST_READ = 0.75  # of a row's positions, where choosing them still pays
 
 
@@ -54,10 +57,36 @@ def mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
     return value
 
 
+_Batch = TypeVar("_Batch")
+
+
+def moved_at_once(batch: _Batch, device: torch.device | str) -> _Batch:
+    """A batch on another device, by one copy for all of its tensors, which the host does not wait for.
+
+    A GPU starts a copy in more time than the copy of a small tensor takes, and a batch has some ten of them.
+    """
+    tensors: list[Tensor] = []
+    mapped(batch, lambda tensor: tensors.append(tensor) or tensor)
+    ends = list(itertools.accumulate(-(-tensor.nbytes // _ALIGNED) * _ALIGNED for tensor in tensors))
+    pinned = torch.device(device).type == "cuda"
+    buffer = torch.empty(ends[-1] if ends else 0, dtype=torch.uint8, pin_memory=pinned)
+
+    def parts(buffer: Tensor) -> Iterator[Tensor]:
+        for tensor, start in zip(tensors, [0, *ends], strict=False):
+            yield buffer[start : start + tensor.nbytes].view(tensor.dtype).view(tensor.shape)
+
+    for part, tensor in zip(parts(buffer), tensors, strict=True):
+        part.copy_(tensor)
+    moved = parts(buffer.to(device, non_blocking=True))
+    return mapped(batch, lambda tensor: next(moved))
+
+
 class _Movable:
     """A batch dataclass with ``.to(device)``, which Lightning calls to transfer it."""
 
     def to(self, device: torch.device | str) -> Self:
+        if torch.device(device).type == "cuda":
+            return moved_at_once(self, device)
         return mapped(self, lambda tensor: tensor.to(device, non_blocking=True))
 
 
@@ -265,6 +294,57 @@ class Example(_Movable):
         column = torch.arange(len(where)) - (counts.cumsum(0) - counts)[row]
         read[row, column] = where
         return replace(self, read=read)
+
+    def widened(self, multiple: int, most: int) -> Self:
+        """The example with a few more columns of padding, and of positions that are read, so that few sizes occur.
+
+        GPUs prepare attention kernels, compiled code and graphs for each size that they meet. Nothing attends to
+        padding and nothing is predicted there: only rounding changes, and which random numbers of dropout meet which
+        position.
+
+        Args:
+            multiple: Numbers of columns are rounded up to multiples of it; 1 changes nothing.
+            most: No row becomes longer.
+        """
+        rows, length = self.inputs.ids.shape
+        wide = max(length, min(most, -(-length // multiple) * multiple))
+        widened = self if wide == length else self._of_length(wide)
+        if (read := widened.read) is not None and (more := -read.shape[1] % multiple):
+            widened = replace(widened, read=torch.cat([read, read.new_full((rows, more), -1)], 1))
+        return widened
+
+    def _of_length(self, wide: int) -> Self:
+        """The example with padding behind its rows; flat positions are those of the wider rows."""
+        tokens, length = self.inputs, self.inputs.ids.shape[1]
+        more = wide - length
+
+        def padded(table: Tensor, axis: int = 1, value: float = 0) -> Tensor:
+            return F.pad(table, [0] * (2 * (table.ndim - 1 - axis)) + [0, more], value=value)
+
+        def moved(where: Tensor) -> Tensor:
+            return torch.where(where < 0, where, where // length * wide + where % length)
+
+        inputs = replace(
+            tokens,
+            ids=padded(tokens.ids),
+            special=padded(tokens.special, value=1),
+            real=padded(tokens.real),
+            tables=mapped(tokens.tables, padded),
+            marks=mapped(tokens.marks, padded),
+            **{name: padded(held) for name in ("positions", "ends") if (held := getattr(tokens, name)) is not None},
+        )
+        pairs = self.visible.pairs
+        if pairs is not None:  # a padded position sees itself (`attention_mask`)
+            pairs = padded(padded(pairs, 3), 2, 1)
+        targets = {
+            name: replace(target, where=moved(target.where), read=mapped(target.read, moved))
+            for name, target in self.targets.items()
+        }
+        rest: dict[str, Any] = {} if self.features is None else {"features": padded(self.features)}
+        if self.queries is not None:
+            rest["queries"] = Queries(moved(self.queries.where), padded(self.queries.visible, 2))
+        visible = replace(self.visible, real=inputs.real, pairs=pairs)
+        return replace(self, inputs=inputs, visible=visible, targets=targets, read=mapped(self.read, moved), **rest)
 
     def check_readable(self, supports: Set[str]) -> None:
         """Refuses a batch that holds inputs beside its tokens which an encoder would ignore.

@@ -21,6 +21,7 @@ from lightning_modules.data.order.heldout import HeldOut, HeldOutStream, Reading
 from lightning_modules.data.order.phases import Phase, phases, real_tokens, shown
 from lightning_modules.data.order.portions import Portions
 from lightning_modules.data.order.prepare import Prepare, uncorrupted
+from lightning_modules.data.order.resumable import Feeding
 from lightning_modules.data.order.whole_words import HiddenWords, hidden_words, stretches
 from lightning_modules.data.settings import Data
 from lightning_modules.data.store import open_store, tokenizer_file
@@ -49,7 +50,8 @@ class PretrainingData(pl.LightningDataModule):
         by_tokens: Whether a step has as many tokens as ``batch_size`` sequences of full length, not so many sequences.
         words_rate: Share of words hidden in `whole_words`.
         direction: In which held-out text is visible there.
-        workers: Processes that prepare batches; 0 (in this process) is fastest.
+        workers: Processes that prepare batches; 0 (in this process) is fastest on a CPU.
+        feeding: How batches reach the device; None is what suits that of the Trainer.
         reads: Annotations of the training text: annotator and kind of tags.
         reading: How held-out streams are read.
     """
@@ -69,6 +71,7 @@ class PretrainingData(pl.LightningDataModule):
     words_rate: float = 0.15
     direction: Direction = "both"
     workers: int = 0
+    feeding: Feeding | None = None
     reads: frozenset[Annotation] = frozenset()
     reading: Reading | None = None
 
@@ -194,7 +197,7 @@ class PretrainingData(pl.LightningDataModule):
         rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
         return Batches(
             self.sequences, self.portions, self.prepare, rank=rank, world_size=world, workers=self.workers,
-            first=self.first_sequences,
+            feeding=self.feeding or Feeding.of(self.trainer), first=self.first_sequences,
         )  # fmt: skip
 
     def val_dataloader(self) -> HeldOut:

@@ -13,7 +13,7 @@ import numpy as np
 import pytorch_lightning as pl
 
 from lightning_modules.batch import Example
-from lightning_modules.data.order.resumable import Resumable
+from lightning_modules.data.order.resumable import PLAIN, Feeding, Resumable, made_ahead
 from lightning_modules.data.settings import Data
 from lightning_modules.data.store import tokenizer_file
 from lightning_modules.data.text.encode import Encoder
@@ -39,10 +39,19 @@ class Batches(Resumable):
         epochs: How often each item is seen.
         batch_size: Items per batch.
         steps: Number of batches in all, instead of ``epochs``; the last epoch may be incomplete.
+        feeding: How batches reach the device.
     """
 
-    def __init__(self, inputs: Inputs, seed: int, epochs: int, batch_size: int, steps: int | None = None) -> None:
-        self.inputs, self.seed, self.batch_size = inputs, seed, batch_size
+    def __init__(
+        self,
+        inputs: Inputs,
+        seed: int,
+        epochs: int,
+        batch_size: int,
+        steps: int | None = None,
+        feeding: Feeding = PLAIN,
+    ) -> None:
+        self.inputs, self.seed, self.batch_size, self.feeding = inputs, seed, batch_size, feeding
         self.steps = steps or epochs * self.each_epoch
         self.position = 0  # batches yielded
 
@@ -57,11 +66,16 @@ class Batches(Resumable):
     def __iter__(self) -> Iterator[Example]:
         if self.position >= len(self):  # a finished loader starts again
             self.position = 0
-        while self.position < len(self):
-            epoch, done = divmod(self.position, self.each_epoch)
-            for indices in self.epoch(epoch)[done : done + len(self) - self.position]:
-                self.position += 1
-                yield self.inputs.batch(indices)
+        for example in made_ahead(self._from(self.position), self.feeding.ahead):
+            self.position += 1
+            yield example
+
+    def _from(self, position: int) -> Iterator[Example]:
+        while position < len(self):
+            epoch, done = divmod(position, self.each_epoch)
+            for indices in self.epoch(epoch)[done : done + len(self) - position]:
+                position += 1
+                yield _sized(self.inputs, indices, self.feeding)
 
     def epoch(self, number: int) -> list[np.ndarray]:
         """The numbers of the items of each batch of an epoch."""
@@ -85,8 +99,8 @@ class Batches(Resumable):
 class InOrder:
     """Every item once, sorted by length; independent of any seed."""
 
-    def __init__(self, inputs: Inputs, batch_size: int) -> None:
-        self.inputs = inputs
+    def __init__(self, inputs: Inputs, batch_size: int, feeding: Feeding = PLAIN) -> None:
+        self.inputs, self.feeding = inputs, feeding
         self.order = np.argsort(inputs.sizes.max(1), kind="stable")
         self.batches = _cut(self.order, batch_size)
 
@@ -94,7 +108,14 @@ class InOrder:
         return len(self.batches)
 
     def __iter__(self) -> Iterator[Example]:
-        return map(self.inputs.batch, self.batches)
+        examples = (_sized(self.inputs, indices, self.feeding) for indices in self.batches)
+        return made_ahead(examples, self.feeding.ahead)
+
+
+def _sized(inputs: Inputs, indices: np.ndarray, feeding: Feeding) -> Example:
+    """A batch of some items in the sizes that suit a device; no row becomes longer than the longest of all."""
+    example = inputs.batch(indices)
+    return example if feeding == PLAIN else example.widened(feeding.multiple, int(inputs.sizes.max()))
 
 
 def _cut(numbers: np.ndarray, size: int) -> list[np.ndarray]:
@@ -189,8 +210,9 @@ class TaskData(pl.LightningDataModule):
         """The training batches of all epochs."""
         settings, lm = self.settings, self.language_model
         inputs = self.train if lm is None else WithNeighbours(self.train, lm)
-        return Batches(inputs, self.seed, settings.epochs, settings.batch_size, settings.steps)
+        feeding = Feeding.of(self.trainer)
+        return Batches(inputs, self.seed, settings.epochs, settings.batch_size, settings.steps, feeding)
 
     def val_dataloader(self) -> InOrder:
         """The dev examples."""
-        return InOrder(self.dev, self.settings.batch_size)
+        return InOrder(self.dev, self.settings.batch_size, Feeding.of(self.trainer))

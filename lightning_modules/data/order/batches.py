@@ -13,7 +13,7 @@ from lightning_modules.data.formats.stream import Stream
 from lightning_modules.data.order.phases import phases
 from lightning_modules.data.order.portions import Portions
 from lightning_modules.data.order.prepare import Prepare, uncorrupted
-from lightning_modules.data.order.resumable import Resumable
+from lightning_modules.data.order.resumable import PLAIN, Feeding, Resumable, made_ahead
 from lightning_modules.draws import Draws
 
 _ADDED = {
@@ -47,10 +47,11 @@ class Batches(Resumable):
         rank: int = 0,
         world_size: int = 1,
         workers: int = 0,
+        feeding: Feeding = PLAIN,
         first: Arranged | None = None,
     ) -> None:
         self.phases, self.portions, self.prepare = phases(sequences, portions, first), portions, prepare
-        self.rank, self.world_size, self.workers = rank, world_size, workers
+        self.rank, self.world_size, self.workers, self.feeding = rank, world_size, workers, feeding
         self.micro_batches = portions.micro_batches(world_size)
         self.position = 0  # micro-batches yielded
 
@@ -70,7 +71,7 @@ class Batches(Resumable):
     def _steps(self, first: int) -> Iterator[list[Example]]:
         steps = range(first, self.portions.steps)
         if self.workers == 0:
-            return map(self.step, steps)
+            return made_ahead(map(self.step, steps), self.feeding.ahead)
         own = (
             torch.Generator()
         )  # torch's global one would spend a draw on the workers' seeds, which would change dropout
@@ -96,7 +97,8 @@ class Batches(Resumable):
                 example = self.prepare(tokens, part, sequences.store.vocabulary)
                 for name, count in example.counts.items():
                     counts[name] = counts.get(name, 0.0) + count
-                own += [example] if rank == self.rank else []
+                if rank == self.rank:
+                    own.append(example.widened(self.feeding.multiple, sequences.length))
         for example in own:
             example.counts = dict(counts)
         return own

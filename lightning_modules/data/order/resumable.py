@@ -1,8 +1,52 @@
-"""The position of a loader in checkpoints."""
+"""The position of a loader in checkpoints, and batches that are made ahead of it."""
 
 from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pytorch_lightning as pl
 
 from lightning_modules.config import ConfigError
+
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True)
+class Feeding:
+    """How a loader feeds a device.
+
+    Attributes:
+        ahead: Steps that a thread prepares while the device works on others; 0 prepares each when it is asked for.
+        multiple: Rows and what is read of them take sizes that are multiples of it (`Example.widened`).
+    """
+
+    ahead: int = 0
+    multiple: int = 1
+
+    @classmethod
+    def of(cls, trainer: pl.Trainer | None) -> "Feeding":
+        """That of the device of a Trainer: a GPU works ahead of the program, and is fast on sizes that it has met."""
+        on_gpu = trainer is not None and trainer.strategy.root_device.type == "cuda"
+        return cls(ahead=2, multiple=16) if on_gpu else PLAIN
+
+
+PLAIN = Feeding()
+
+
+def made_ahead(items: Iterator[_Item], count: int) -> Generator[_Item]:
+    """The same items, up to so many of which a thread makes before they are asked for; an error comes in its place."""
+    if not count:
+        yield from items
+        return
+    end = object()
+    with ThreadPoolExecutor(1, "batches") as thread:
+        waiting = deque(thread.submit(next, items, end) for _ in range(count))
+        while (item := waiting.popleft().result()) is not end:
+            waiting.append(thread.submit(next, items, end))
+            yield item  # pyright: ignore[reportReturnType]
 
 
 class Resumable(ABC):

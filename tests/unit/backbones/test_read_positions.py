@@ -54,12 +54,13 @@ def stepped(model, objectives, example, loss):
     return {name: total.item() for name, total in terms.items()}, gradients
 
 
-def assert_same_step(settings, objectives, example, read=None):
+def assert_same_step(settings, objectives, example, read=None, multiple=1):
     """All positions and plain losses against the positions that are read and the losses in use."""
     model = networks(settings, objectives)
     wanted, slopes = stepped(model, objectives, example, lambda *given: straightforward(objectives, *given))
     fewer = example.read_at_targets() if read is None else dataclasses.replace(example, read=read)
     assert fewer.read is not None, "nothing is spared, so nothing is tested"
+    fewer = fewer.widened(multiple, 32)
     found, gradients = stepped(
         model, objectives, fewer, lambda *given: {k: v[0] for k, v in objectives.loss(*given).items()}
     )
@@ -75,6 +76,16 @@ def assert_same_step(settings, objectives, example, read=None):
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_positions_norms_padding(positions, norm, padding):
     assert_same_step(TINY.but(positions=positions, norm=norm), MASKED, corrupted(MASKED, padding))
+
+
+@pytest.mark.parametrize("padding", [0, 5])
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_rows_and_reads_in_rounded_sizes(positions, padding):
+    example = corrupted(MASKED, padding)
+    rounded = example.read_at_targets().widened(9, 32)
+    assert rounded.inputs.ids.shape[1] > example.inputs.ids.shape[1]
+    assert rounded.inputs.ids.shape[1] % 9 == rounded.read.shape[1] % 9 == 0
+    assert_same_step(TINY.but(positions=positions), MASKED, example, multiple=9)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
