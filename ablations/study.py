@@ -246,6 +246,7 @@ class Study:
         num_nodes: int = 1,
         strategy: Strategy = "ddp",
         activation_checkpointing: bool = False,
+        compile_layers: bool = False,
         slice: Mapping[str, Any] | None = None,
         until: float | None = None,
         logger: str = "",
@@ -264,6 +265,7 @@ class Study:
             strategy: What each of several devices has: ``ddp``, all weights; ``fsdp``, its part of them.
             activation_checkpointing: Whether layers of pretrainings keep their input alone and are computed again in
                 the backward pass: the same numbers, less memory, a third more time.
+            compile_layers: Whether transformer layers are compiled, which changes the rounding. Records say so.
             slice: The part of the plan that is trained, as in `Plan.sliced`; by default all of it.
             until: The moment of the monotonic clock at which the active runs write their checkpoints and stop. No run
                 begins whose estimate ends later, unless it takes longer than all the time from now on. None for no
@@ -274,7 +276,7 @@ class Study:
         Raises:
             ConfigError: Before any run, as `publish`; for what cannot be executed.
         """
-        execution = Execution(devices, num_nodes, strategy, activation_checkpointing)
+        execution = Execution(devices, num_nodes, strategy, activation_checkpointing, compile_layers)
         if logger:
             from lightning_modules.training import loggers  # seconds to import
 

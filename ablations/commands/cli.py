@@ -44,6 +44,7 @@ from ablations.commands.terminal import (
     As,
     Axis,
     Checkpointing,
+    Compiling,
     Devices,
     Engine,
     EngineOption,
@@ -172,6 +173,7 @@ def run(
     num_nodes: Nodes = 1,
     strategy: Sharing = "ddp",
     activation_checkpointing: Checkpointing = False,
+    compile_layers: Compiling = False,
     duration: For = None,
     logger: Logger = "",
     results_dir: Results = None,
@@ -209,12 +211,13 @@ def run(
         with aside(form):
             is_new = not study.records.folder.is_dir()
             echo(f"results: {study.folder}" + " (a new results folder: nothing is finished in it)" * is_new)
-            execution = Execution(devices, num_nodes, strategy, activation_checkpointing)
+            execution = Execution(devices, num_nodes, strategy, activation_checkpointing, compile_layers)
             _tell_cost(study.resolve().sliced(part), study.records, asked, execution)
             if dry_run:
                 return
             sharing: dict[str, Any] = {"devices": devices, "num_nodes": num_nodes, "strategy": strategy}
-            sharing |= {"activation_checkpointing": activation_checkpointing, "until": until, "logger": logger}
+            sharing |= {"activation_checkpointing": activation_checkpointing, "compile_layers": compile_layers}
+            sharing |= {"until": until, "logger": logger}
             if logger:
                 from lightning_modules import places
 

@@ -190,6 +190,10 @@ Checkpointing = Annotated[
     bool,
     typer.Option("--activation-checkpointing", help="Keep less for the backward pass and compute layers again in it."),
 ]
+Compiling = Annotated[
+    bool,
+    typer.Option("--compile", help="Compile transformer layers. It changes the rounding, and records say so."),
+]
 For = Annotated[
     str | None,
     typer.Option(

@@ -180,7 +180,8 @@ def _recorded(run: Run, records: Records, watch: Watch, attempts: int, started: 
         fitted = _made(run, records, watch)
         result = {"outcome": "done", "metrics": fitted.metrics, "curve": fitted.curve, "cost": fitted.cost}
         result |= {"layers": fitted.layers, "examples": fitted.examples}
-        result["provenance"] = {"device": provenance.THEN.join(fitted.devices)} if len(fitted.devices) > 1 else {}
+        changed = {"device": provenance.THEN.join(fitted.devices)} if len(fitted.devices) > 1 else {}
+        result["provenance"] = changed | fitted.execution
         if fitted.sums:
             result["provenance"] |= {heldout.ENTRY: records.put_sums(run.id, fitted.sums)}
     except Interrupted:

@@ -1,6 +1,8 @@
 """One stack of layers over embeddings: attention, then feed-forward, each with residual connection and LayerNorm."""
 
+import functools
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -82,6 +84,20 @@ class SubLayer(nn.Module):
         return changed if self.pre else self.norm(changed)
 
 
+def _apply(part: nn.Module, *given: Any, **named: Any) -> Tensor:
+    return part(*given, **named)
+
+
+@functools.cache
+def _compiled() -> Callable[..., Tensor]:
+    """`_apply`, compiled for each kind of sub-layer and of sizes that it meets; weights are inputs of what is compiled.
+
+    A process that makes run after run meets more of them than torch keeps for one function by default.
+    """
+    torch._dynamo.config.recompile_limit = 64
+    return torch.compile(_apply)
+
+
 def _made(kind: str, settings: StackSettings) -> SubLayer:
     if kind == "ffn":
         return SubLayer(FeedForward(settings), settings)
@@ -137,9 +153,11 @@ class TransformerEncoder(BackboneModule):
         clamp_length: The largest distance; 0 means none.
         recompute: Whether training keeps only the input of each layer and computes the rest of it again in the backward
             pass, with the same random numbers (Chen et al. 2016, "Training deep nets with sublinear memory cost").
+        compiled: Whether training compiles sub-layers, one of each kind for all layers.
     """
 
     recompute: bool = False
+    compiled: bool = False
 
     def __init__(self, settings: StackSettings, vocab_size: int) -> None:
         super().__init__()
@@ -258,8 +276,9 @@ class TransformerEncoder(BackboneModule):
         context: Float[Tensor, "b s d"] | None,
         read: Int[Tensor, "b m"] | None,
     ) -> Float[Tensor, "b _ d"]:
-        x = self._sub_layer(owners, "attention")(x, scene, past, context=context, read=read)
-        return self._sub_layer(owners, "ffn")(x)
+        apply = _compiled() if self.compiled and self.training else _apply
+        x = apply(self._sub_layer(owners, "attention"), x, scene, past, context=context, read=read)
+        return apply(self._sub_layer(owners, "ffn"), x)
 
     def _queries(self, tokens: Tokens, asked: Asked) -> Float[Tensor, "b m d"]:
         """The first states of queries: as if one word, which is learned, stood at each of their positions."""

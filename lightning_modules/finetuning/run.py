@@ -14,6 +14,7 @@ from lightning_modules.backbones import BackboneModule
 from lightning_modules.backbones.new_symbols import ExtendedTable
 from lightning_modules.config import ConfigError, flat, identity
 from lightning_modules.data import Data, fingerprints_of, open_store
+from lightning_modules.data.order.resumable import Feeding
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.data.word_vectors import Vectors, word_vectors
 from lightning_modules.files import write_atomically
@@ -31,7 +32,7 @@ from lightning_modules.tasks.reading.text_vectors import READERS
 from lightning_modules.tasks.shapes.shape import Head, Scored
 from lightning_modules.tasks.shapes.texts import TextHead, TextInputs
 from lightning_modules.training.checkpoint import resumable
-from lightning_modules.training.execution import ALONE, Execution
+from lightning_modules.training.execution import ALONE, Execution, compiled
 from lightning_modules.training.loggers import logger
 from lightning_modules.training.recorder import CHECKPOINT, Course, Fitted, Progress, Recorder, trainer
 from lightning_modules.training.weights import keep_weights, load_weights
@@ -278,7 +279,8 @@ def finetune(
         folder: Folder of checkpoint, weights and predictions.
         on_progress: Called at least about 64 times.
         stop: Called after every step; True writes a checkpoint and raises `Interrupted`.
-        execution: The time between checkpoints, and who draws live curves; of devices it has one.
+        execution: The time between checkpoints, who draws live curves, whether layers are compiled; of devices it has
+            one.
         run_id: Id of the run, which its checkpoints name: one of another run is not resumed. By default a hash of
             the parts of ``run``: the examples, the text or the tokenizer, and the weights are in it by content.
 
@@ -289,6 +291,7 @@ def finetune(
         Interrupted: When ``stop`` returns True.
     """
     checkpoint, module, batches = folder / CHECKPOINT, run.build(), run.data.train_dataloader()
+    is_compiled = execution.compile_layers and compiled(module)
     run_id = run_id or run.identity()
     tokens = [0, *batches.shapes[:, 2].cumsum().tolist()]
     every = max(batches.each_epoch, -(-len(batches) // _POINTS))
@@ -312,7 +315,9 @@ def finetune(
     _keep_predictions(scored, folder)
     metrics[f"{run.task}.all_equal"] = scored.all_equal
     made_on = recorder.devices
-    return Fitted(metrics=metrics | run.simple_methods, curve=curve, cost=cost, examples=scored.kept, devices=made_on)
+    executed = Feeding.of(lightning).provenance | ({"compiled": True} if is_compiled else {})
+    metrics |= run.simple_methods
+    return Fitted(metrics, curve, examples=scored.kept, cost=cost, devices=made_on, execution=executed)
 
 
 def _keep_predictions(scored: Scored, folder: Path) -> None:

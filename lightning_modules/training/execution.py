@@ -1,17 +1,22 @@
-"""How a training is executed: on how many devices, and what is kept for the backward pass.
+"""How a training is executed: on how many devices, what is kept for the backward pass, whether layers are compiled.
 
 What a run is does not depend on it, so none of it is in an identity. A record's provenance says it.
 """
 
+import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+import torch
 from torch import nn
 
+from lightning_modules import cached
 from lightning_modules.backbones import Backbone, Transformer
 from lightning_modules.backbones.stack import SubLayer, TransformerEncoder
 from lightning_modules.config import ConfigError, Problem
+from lightning_modules.places import cache
 from lightning_modules.problems import did_you_mean
 from lightning_modules.training.settings import Training
 
@@ -29,6 +34,7 @@ class Execution:
         strategy: What each of several devices has: ``ddp``, all weights (distributed data parallel training: Li et al.
             2020); ``fsdp``, its part of weights, gradients and moments (see `shards`).
         activation_checkpointing: Whether layers keep their input alone and are computed again in the backward pass.
+        compile_layers: Whether layers of a transformer are compiled (see `compiled`).
         checkpoint_seconds: Time between checkpoints of a training.
         logger: Who draws live curves of trainings (`loggers.Curves`); empty for nobody.
         curves: The folder of these curves.
@@ -38,6 +44,7 @@ class Execution:
     nodes: int = 1
     strategy: Strategy = "ddp"
     activation_checkpointing: bool = False
+    compile_layers: bool = False
     checkpoint_seconds: float = 60.0
     logger: str = ""
     curves: str = ""
@@ -51,6 +58,9 @@ class Execution:
             raise ConfigError([Problem("strategy", f"no '{self.strategy}'{did_you_mean(self.strategy, known)}")])
         if self.strategy == "fsdp" and self.ranks == 1:
             raise ConfigError([Problem("strategy", "fsdp divides weights among devices, and there is one: --devices")])
+        if self.strategy == "fsdp" and self.compile_layers:
+            text = "layers whose weights are divided are not compiled. Leave it out, or choose --strategy ddp."
+            raise ConfigError([Problem("compile", text)])
 
     @property
     def ranks(self) -> int:
@@ -75,6 +85,9 @@ class Execution:
             kind = model.get("kind")
             text = f"layers of model.kind {kind} cannot be computed again. Leave it out, or choose a transformer."
             yield Problem("activation_checkpointing", text)
+        if self.compile_layers and not isinstance(model, Transformer):
+            text = f"layers of model.kind {model.get('kind')} are not compiled. Leave it out, or choose a transformer."
+            yield Problem("compile", text)
 
     @property
     def sharing(self) -> str:
@@ -97,6 +110,34 @@ def recompute_layers(module: nn.Module) -> None:
     for part in module.modules():
         if isinstance(part, TransformerEncoder):
             part.recompute = True
+
+
+def compiled(module: nn.Module) -> bool:
+    """Lets the layers of every transformer in a module be compiled while it trains, if this machine can.
+
+    One attention and one feed-forward sub-layer are compiled, for all layers and for later runs of the process. What is
+    compiled lies in the cache, where other processes find it. Sums have another order, and dropout on a GPU other
+    draws, so losses are equal but for rounding.
+
+    Returns:
+        Whether they are. A machine without a compiler says why on standard error, and trains without.
+    """
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cached.folder(cache() / "compiled")))
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.compile(_doubled)(torch.ones(8, device=device))
+    except Exception as error:  # of inductor, Triton or the compiler: each has its own
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        print(f"layers are not compiled ({reason}): the training goes on without", file=sys.stderr)
+        return False
+    for part in module.modules():
+        if isinstance(part, TransformerEncoder):
+            part.compiled = True
+    return True
+
+
+def _doubled(x: torch.Tensor) -> torch.Tensor:
+    return 2 * x
 
 
 def units(module: nn.Module) -> Iterator[nn.Module]:

@@ -52,8 +52,8 @@ class Progress:
 @dataclass
 class Fitted:
     """The results of a training: final metrics, a curve of at most 64 points, statistics by layer, packed scores of
-    examples, held-out losses by sequence for a file of their own, costs, and the kinds of devices that it was made on,
-    in order: several if a checkpoint was resumed on another kind.
+    examples, held-out losses by sequence for a file of their own, costs, the kinds of devices that it was made on,
+    in order: several if a checkpoint was resumed on another kind; and what of the execution was decided there.
     """
 
     metrics: dict[str, float | bool] = field(default_factory=dict)
@@ -63,6 +63,7 @@ class Fitted:
     sums: dict[str, Any] = field(default_factory=dict)
     cost: dict[str, float] = field(default_factory=dict)
     devices: list[str] = field(default_factory=list)
+    execution: dict[str, Any] = field(default_factory=dict)
 
 
 class Diverged(Exception):

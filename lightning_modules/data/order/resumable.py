@@ -26,6 +26,11 @@ class Feeding:
     ahead: int = 0
     multiple: int = 1
 
+    @property
+    def provenance(self) -> dict[str, int]:
+        """What a record says of it: the multiple, where it is not 1."""
+        return {"sizes_in_multiples_of": self.multiple} if self.multiple > 1 else {}
+
     @classmethod
     def of(cls, trainer: pl.Trainer | None) -> "Feeding":
         """That of the device of a Trainer: a GPU works ahead of the program, and is fast on sizes that it has met."""
