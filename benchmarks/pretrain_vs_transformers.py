@@ -1,9 +1,11 @@
-"""Step time of masked-LM pretraining: this project against Hugging Face's Trainer, interleaved in one run.
+"""Step time of pretraining: this project against Hugging Face's Trainer, interleaved in one run.
 
 Same text, tokenizer, sizes, batch, precision, dropouts, masking rate and thread count; each side as its own
 users would run it: ours through `System` and Lightning's Trainer, theirs through `BertForMaskedLM`, `Trainer`
 and `DataCollatorForLanguageModeling`. A third side, our module in a bare loop, shows what Lightning costs.
-The rows go from the size of the laptop runs to BERT-base with a small batch; on a GPU the batches are large.
+With ``--compiled`` there are two more, ours and theirs with compiled layers or models. GPT-2, Transformer-XL and XLNet
+have our sides alone. The rows go from the size of the laptop runs to BERT-base with a small batch; on a GPU the batches
+are large.
 
 For each row of the table, the sides are processes that take turns of some steps each, one working while the
 others wait, so that all of them see the same machine. Reported are medians over all steps but those of the
@@ -18,6 +20,8 @@ the program, and the bare loop has its batches on the device.
     python benchmarks/pretrain_vs_transformers.py --turns 6 --steps 5
     python benchmarks/pretrain_vs_transformers.py --model L2-H128 --clock cpu
     python benchmarks/pretrain_vs_transformers.py --device cuda --warm-up 60 --steps 20 --output times.json
+    python benchmarks/pretrain_vs_transformers.py --device cuda --warm-up 60 --compiled --every --output times.json
+    python benchmarks/pretrain_vs_transformers.py --loading
 """
 
 import argparse
@@ -34,7 +38,13 @@ from pathlib import Path
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 SIDES = ("ours", "theirs", "loop")
+COMPILED = ("ours-compiled", "theirs-compiled")
 SIZES = ("layers", "hidden", "vocab", "length", "batch")
+OTHERS = {  # system -> what of it changes here
+    "gpt2": {"data.tokenizer.kind": "wordpiece", "data.tokenizer.lowercase": True},
+    "transformer_xl_base": {},
+    "xlnet_base": {"format.kind": "full_sentences", "format.break_mode": "none", "data.tokenizer.kind": "wordpiece"},
+}
 REPORT = "times "  # starts the lines that are for the parent
 MODELS = {  # model -> sizes of its rows
     "L2-H128": ({"layers": 2, "hidden": 128, "vocab": 4096, "length": 64, "batch": 32},),
@@ -47,6 +57,17 @@ MODELS = {  # model -> sizes of its rows
 ON_CUDA = {  # the same on a GPU
     "L4-H256": ({"layers": 4, "hidden": 256, "vocab": 16384, "length": 128, "batch": 256},),
     "L12-H768": ({"layers": 12, "hidden": 768, "vocab": 30522, "length": 128, "batch": 256},),
+}
+# The same with --every, on each device; the sizes are those of the systems but for a small batch on a CPU.
+LONG = {"layers": 12, "hidden": 768, "vocab": 30522, "length": 512}
+EVERY = {
+    "L2-H128": ({"layers": 2, "hidden": 128, "vocab": 4096, "length": 64, "batch": 256},),
+    "L12-H768-512": (LONG,),
+    "gpt2": (LONG | {"system": "gpt2", "vocab": 16384},),
+    "transformer_xl_base": (
+        {"system": "transformer_xl_base", "layers": 16, "hidden": 410, "vocab": 16384, "length": 150},
+    ),
+    "xlnet_base": (LONG | {"system": "xlnet_base", "vocab": 16384},),
 }
 HEADER = (
     "| layers, width | batch | vocabulary | attention dropout | this project, ms | `Trainer`, ms | ratio "
@@ -72,18 +93,19 @@ RENAMED = {  # in the names of parameters
 
 
 def system(arguments: argparse.Namespace):
-    from lightning_modules.systems import ROBERTA_BASE
+    from lightning_modules.systems import SYSTEMS
 
-    return ROBERTA_BASE.but(
-        **{
-            "model.num_layers": arguments.layers, "model.hidden_size": arguments.hidden, "model.segment_types": 2,
-            "model.norm_eps": 1e-12, "model.attention_dropout": arguments.attention_dropout,
-            "data.corpora": ["wikipedia-mini"], "data.tokenizer.vocab_size": arguments.vocab,
-            "format.sequence_length": arguments.length, "format.break_mode": "none",
-            "objectives.mlm.masking.count": "bernoulli", "training.batch_size": arguments.batch,
-            "training.clip_norm": 1.0, "training.steps": arguments.warm_up + arguments.steps * arguments.turns,
-        }
-    )  # fmt: skip
+    common = {
+        "model.num_layers": arguments.layers, "model.hidden_size": arguments.hidden,
+        "model.attention_dropout": arguments.attention_dropout, "data.corpora": ["wikipedia-mini"],
+        "data.tokenizer.vocab_size": arguments.vocab, "format.sequence_length": arguments.length,
+        "training.batch_size": arguments.batch,
+        "training.clip_norm": 1.0, "training.steps": arguments.warm_up + arguments.steps * arguments.turns,
+    }  # fmt: skip
+    if arguments.system:
+        return SYSTEMS[arguments.system].but(**common, **OTHERS[arguments.system])
+    own = {"model.segment_types": 2, "model.norm_eps": 1e-12, "format.break_mode": "none"}
+    return SYSTEMS["roberta_base"].but(**common, **own, **{"objectives.mlm.masking.count": "bernoulli"})
 
 
 class Turns:
@@ -94,21 +116,26 @@ class Turns:
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.steps, self.left, self.clock = arguments.steps, arguments.warm_up, CLOCKS[arguments.clock]
-        self.is_ahead = arguments.device == "cuda"
+        self.is_ahead, self.began = arguments.device == "cuda", arguments.began
         self.seconds, self.before = [], self.clock()
 
     def mark(self) -> None:
         """A step has ended."""
         self.left -= 1
-        if self.is_ahead and self.left:
+        if self.is_ahead and self.left and not self.began:
             return
+        told = {}
         if self.is_ahead:
             import torch
 
             torch.cuda.synchronize()
+            told["bytes"] = torch.cuda.max_memory_allocated()
+        if self.began:
+            self.first, self.began = time.time() - self.began, 0.0
         self.seconds.append(self.clock() - self.before)
         if not self.left:
-            print(REPORT + json.dumps([self.seconds[0] / self.steps] if self.is_ahead else self.seconds), flush=True)
+            seconds = [sum(self.seconds) / self.steps] if self.is_ahead else self.seconds
+            print(REPORT + json.dumps({"seconds": seconds, "first": self.first, **told}), flush=True)
             sys.stdin.readline()
             self.seconds, self.left = [], self.steps
         self.before = self.clock()
@@ -127,12 +154,20 @@ def ours(arguments: argparse.Namespace, turns: Turns) -> None:
         callbacks=[Clock()], logger=False,
         enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False, limit_val_batches=0,
     )  # fmt: skip
-    trainer.fit(value.build(0), value.data_module(0))
+    module, data = value.build(0), value.data_module(0)
+    data.workers = arguments.workers
+    if arguments.side.endswith("compiled"):
+        from lightning_modules.training.execution import compiled
+
+        compiled(module)
+    trainer.fit(module, data)
 
 
 def loop(arguments: argparse.Namespace, turns: Turns) -> None:
     import torch
     from pytorch_lightning.utilities import move_data_to_device
+
+    from lightning_modules.training.terms import share
 
     value = system(arguments)
     module = value.build(0).train().to(arguments.device)
@@ -144,9 +179,10 @@ def loop(arguments: argparse.Namespace, turns: Turns) -> None:
         examples = itertools.islice(itertools.cycle(few), value.training.steps)
     for example in examples:
         with torch.autocast(arguments.device, torch.bfloat16):
-            total, count, _ = module.objectives.loss(module.heads, module.backbone(example), example)["mlm"]
+            encoded = module.carries.read(module.backbone, example)
+            loss = share(module.objectives.loss(module.heads, encoded, example), {}, module)
         optimizer.zero_grad()
-        (total / count).backward()
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(module.parameters(), value.training.clip_norm)
         optimizer.step()
         rate.step()
@@ -193,7 +229,7 @@ def theirs(arguments: argparse.Namespace, turns: Turns) -> None:
         output_dir=str(arguments.folder), max_steps=value.training.steps, bf16=True,
         use_cpu=arguments.device == "cpu", dataloader_num_workers=8 if arguments.device == "cuda" else 0,
         per_device_train_batch_size=arguments.batch, report_to=[], save_strategy="no", logging_strategy="no",
-        disable_tqdm=True,
+        disable_tqdm=True, torch_compile=arguments.side.endswith("compiled"),
     )  # fmt: skip
     Trainer(
         bert(arguments, value.model.dropout, arguments.attention_dropout), settings, train_dataset=rows,
@@ -239,7 +275,8 @@ class Side:
 
     def __init__(self, name: str, arguments: argparse.Namespace) -> None:
         chosen = {key: value for key, value in vars(arguments).items() if value not in (None, False)}
-        given = [f"--{key.replace('_', '-')}={value}" for key, value in chosen.items()]
+        chosen |= {"began": time.time()}
+        given = [f"--{key.replace('_', '-')}={value}" for key, value in chosen.items() if value is not True]
         self.name, self.errors = name, arguments.folder / f"{name}.txt"
         with self.errors.open("w") as errors:
             self.process = subprocess.Popen(
@@ -254,8 +291,8 @@ class Side:
                 return json.loads(line.removeprefix(REPORT))
         sys.exit(f"{self.name} ended early:\n{self.errors.read_text()[-3000:]}")
 
-    def turn(self) -> list[float]:
-        """The seconds of its next steps."""
+    def turn(self) -> dict:
+        """The seconds of its next steps, those to its first, and its peak memory."""
         self.process.stdin.write("\n")
         self.process.stdin.flush()
         return self.report()
@@ -266,33 +303,78 @@ class Side:
         self.process.communicate()
 
 
-def row(arguments: argparse.Namespace) -> tuple[str, dict]:
-    """Measures one row of the table; returns it, and as data."""
-    check = Side("parity", arguments)
-    difference = check.report()
-    check.end()
+def row(arguments: argparse.Namespace, most: float) -> tuple[str, dict]:
+    """Measures one row of the table; returns it, and as data.
+
+    Args:
+        arguments: Sizes, turns, and which sides there are.
+        most: FLOP per second of this machine's matrix product.
+    """
+    names = [*SIDES, *(COMPILED if arguments.compiled else ())]
+    difference = None
+    if arguments.system:
+        names = [name for name in names if not name.startswith("theirs")]
+    else:
+        check = Side("parity", arguments)
+        difference = check.report()
+        check.end()
     sides = []
-    for name in random.sample(SIDES, len(SIDES)):  # one after the other, so that no start disturbs a first turn
+    for name in random.sample(names, len(names)):  # one after the other, so that no start disturbs a first turn
         sides.append(Side(name, arguments))
         sides[-1].report()
-    times: dict[str, list[list[float]]] = {name: [] for name in SIDES}
+    told: dict[str, list[dict]] = {name: [] for name in names}
     for _ in range(arguments.turns):
         for side in sides:
-            times[side.name].append(side.turn())
+            told[side.name].append(side.turn())
     for side in sides:
         side.end()
+    times = {name: [turn["seconds"] for turn in turns] for name, turns in told.items()}
     medians = {name: statistics.median(itertools.chain(*turns)) for name, turns in times.items()}
-    ratios = [statistics.median(b) / statistics.median(a) for a, b in zip(times["ours"], times["theirs"], strict=True)]
-    sizes = {name: getattr(arguments, name) for name in (*SIZES, "attention_dropout", "device")}
-    data = {**sizes, "ms": {name: round(seconds * 1e3, 3) for name, seconds in medians.items()}, "turns": times}
+    other = times.get("theirs", times["loop"])
+    ratios = [statistics.median(b) / statistics.median(a) for a, b in zip(times["ours"], other, strict=True)]
+    sizes = {name: getattr(arguments, name) for name in ("system", *SIZES, "attention_dropout", "device")}
+    flops = system(arguments).flops_per_step()
+    data = {
+        **sizes,
+        "ms": {name: round(seconds * 1e3, 3) for name, seconds in medians.items()},
+        "share_of_peak": {name: round(flops / seconds / most, 4) for name, seconds in medians.items()},
+        "peak_bytes": {name: turns[-1].get("bytes") for name, turns in told.items()},
+        "first_step_seconds": {name: round(turns[-1]["first"], 1) for name, turns in told.items()},
+        "turns": times,
+    }
+    theirs = (
+        f"{medians['theirs'] * 1e3:.0f} | {medians['theirs'] / medians['ours']:.2f}" if "theirs" in medians else "- | -"
+    )
     text = (
         f"| {arguments.layers}, {arguments.hidden} | {arguments.batch} x {arguments.length} "
         f"| {arguments.vocab:,} | {arguments.attention_dropout:g} | {medians['ours'] * 1e3:.0f} "
-        f"| {medians['theirs'] * 1e3:.0f} | {medians['theirs'] / medians['ours']:.2f} "
+        f"| {theirs} "
         f"| {min(ratios):.2f} to {max(ratios):.2f} | {arguments.turns * arguments.steps} "
-        f"| {medians['ours'] / medians['loop']:.2f} | {difference:.0e} |"
+        f"| {medians['ours'] / medians['loop']:.2f} | {'-' if difference is None else format(difference, '.0e')} |"
     )
     return text, data
+
+
+def loading(arguments: argparse.Namespace) -> None:
+    """Prints how long a training waits for a batch while a device works 5 ms on each, by who prepares it."""
+    from lightning_modules.data.order.resumable import Feeding
+
+    data = system(arguments).data_module(0)
+    data.setup("fit")
+    print("| batches are made | first, ms | wait, ms |\n| :-- | --: | --: |")
+    for name, workers, feeding in (
+        ("in place", 0, Feeding()),
+        ("ahead, by a thread", 0, Feeding(ahead=2)),
+        *((f"by {count} processes", count, Feeding()) for count in (1, 2, 4)),
+    ):
+        data.workers, data.feeding = workers, feeding
+        examples, waits = iter(data.train_dataloader()), []
+        for _ in range(arguments.turns * arguments.steps):
+            before = time.perf_counter()
+            next(examples)
+            waits.append(time.perf_counter() - before)
+            time.sleep(0.005)
+        print(f"| {name} | {waits[0] * 1e3:.2f} | {statistics.median(waits[1:]) * 1e3:.2f} |", flush=True)
 
 
 def work(arguments: argparse.Namespace) -> None:
@@ -306,35 +388,37 @@ def work(arguments: argparse.Namespace) -> None:
 
         settle(arguments.threads)
     kinds: dict[str, Callable] = {"ours": ours, "theirs": theirs, "loop": loop, "parity": parity}
-    kinds[arguments.side](arguments, Turns(arguments))
+    kinds[arguments.side.removesuffix("-compiled")](arguments, Turns(arguments))
 
 
-def peak() -> float:
-    """FLOP per second of a product of two large bf16 matrices on the GPU, the median of five."""
+def peak(device: str, threads: int) -> float:
+    """FLOP per second of a product of two large matrices, bf16 on a GPU and fp32 on a CPU, the median of five."""
     import torch
 
-    a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+    torch.set_num_threads(threads)
+    size, times = (8192, 10) if device == "cuda" else (1024, 1)
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+    a = torch.randn(size, size, device=device, dtype=torch.bfloat16 if device == "cuda" else torch.float32)
     seconds = []
     for _ in range(6):
-        torch.cuda.synchronize()
+        wait()
         before = time.perf_counter()
-        for _ in range(10):
+        for _ in range(times):
             a @ a
-        torch.cuda.synchronize()
+        wait()
         seconds.append(time.perf_counter() - before)
-    return 10 * 2 * 8192**3 / statistics.median(seconds[1:])
+    return times * 2 * size**3 / statistics.median(seconds[1:])
 
 
-def machine(device: str) -> dict:
-    """The device and the versions."""
+def machine(device: str, most: float) -> dict:
+    """The device, the FLOP per second of its matrix product, and the versions."""
     import platform
 
     import torch
 
     versions = {"python": platform.python_version(), "torch": torch.__version__}
-    if device == "cpu":
-        return {"device": platform.processor() or platform.machine(), **versions}
-    return {"device": torch.cuda.get_device_name(), "peak_tflops": peak() / 1e12, **versions}
+    name = torch.cuda.get_device_name() if device == "cuda" else platform.processor() or platform.machine()
+    return {"device": name, "peak_tflops": most / 1e12, **versions}
 
 
 def main() -> None:
@@ -346,12 +430,18 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--output", type=Path, help="a JSON file of all times")
     parser.add_argument("--prepare", action="store_true", help="make the texts alone, for a machine without network")
-    parser.add_argument("--model", choices=MODELS, help="one model instead of all")
+    parser.add_argument("--model", choices=[*MODELS, *EVERY], help="one model instead of all")
+    parser.add_argument("--every", action="store_true", help="also the rows of EVERY")
+    parser.add_argument("--compiled", action="store_true", help="also sides with compiled layers or models")
+    parser.add_argument("--loading", action="store_true", help="the time that batches take, instead of steps")
+    parser.add_argument("--workers", type=int, default=0, help="processes that prepare batches of ours")
     for name in SIZES:
         parser.add_argument(f"--{name}", type=int, help="in place of that of the model's rows")
     parser.add_argument("--attention-dropout", type=float, help="one rate instead of 0.1 and 0")
     parser.add_argument("--folder", type=Path, default=Path(".cache/benchmark"))
     parser.add_argument("--side", help=argparse.SUPPRESS)
+    parser.add_argument("--system", choices=OTHERS, help=argparse.SUPPRESS)
+    parser.add_argument("--began", type=float, default=0.0, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     arguments.warm_up = arguments.warm_up or arguments.steps
     if arguments.side:
@@ -363,20 +453,28 @@ def main() -> None:
     rows: list[dict] = []
     given = {name: value for name in SIZES if (value := getattr(arguments, name)) is not None}
     rates = [0.1, 0.0] if arguments.attention_dropout is None else [arguments.attention_dropout]
-    models = ON_CUDA if arguments.device == "cuda" else MODELS
+    on_cuda = arguments.device == "cuda"
+    models = (ON_CUDA if on_cuda else MODELS) | (EVERY if arguments.every or arguments.model in EVERY else {})
+    most = 0.0
     for model in [arguments.model] if arguments.model else models:
         for sizes, rate in itertools.product(models[model], rates):
-            chosen = argparse.Namespace(**vars(arguments) | sizes | given | {"attention_dropout": rate})
+            usual = {"batch": 64 if on_cuda else 2}  # of rows that name none
+            chosen = argparse.Namespace(**vars(arguments) | usual | sizes | given | {"attention_dropout": rate})
             data = system(chosen).data_module(0)
             data.prepare_data()
             data.setup("fit")
             if arguments.prepare:
                 continue
-            text, found = row(chosen)
+            if arguments.loading:
+                loading(chosen)
+                continue
+            most = most or peak(arguments.device, arguments.threads)
+            text, found = row(chosen, most)
             print(text, flush=True)
             rows.append(found)
             if arguments.output:  # after each row, since a lease may end
-                arguments.output.write_text(json.dumps({"machine": machine(arguments.device), "rows": rows}, indent=1))
+                about = machine(arguments.device, most)
+                arguments.output.write_text(json.dumps({"machine": about, "rows": rows}, indent=1))
     return None
 
 
