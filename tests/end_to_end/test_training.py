@@ -18,7 +18,7 @@ from lightning_modules.config import ConfigError
 from lightning_modules.data import fingerprints
 from lightning_modules.pretraining import fit
 from lightning_modules.tasks.scores.kept import unpack
-from lightning_modules.training.recorder import CHECKPOINT, Diverged, Interrupted
+from lightning_modules.training.recorder import CHECKPOINT, Diverged, Interrupted, Progress
 from lightning_modules.training.weights import WEIGHTS
 from tests.depth import crossed
 from tests.messages import naming
@@ -93,7 +93,9 @@ def test_resuming_is_bitwise_equal(tiny, tmp_path, straight, stop, changes):
     with pytest.raises(Interrupted):
         fit(system, 0, folder, stop=stop_after(stop))
     torch.manual_seed(999)
-    resumed = fit(system, 0, folder)
+    made: list[Progress] = []
+    resumed = fit(system, 0, folder, on_progress=made.append)
+    assert [one.step for one in made] == list(range(stop + 1, 13)), "no step is made twice"
     for name, tensor in load_file(folder / WEIGHTS).items():
         assert torch.equal(tensor, weights[name]), name
     assert resumed.metrics == expected.metrics
