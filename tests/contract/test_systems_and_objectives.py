@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from lightning_modules import objectives
 from lightning_modules.batch import QUERY_STREAM, Example, Size
 from lightning_modules.config import ConfigError, diff
-from lightning_modules.objectives import MaskedLM, Masking, Objectives
+from lightning_modules.objectives import MaskedLM, Masking, Objectives, SentencePair, SpanBoundary
 from lightning_modules.objectives.choosing import Spans
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
@@ -228,6 +228,19 @@ class TestObjective:
         for total, count in objective.measure(heads, encoded, example).values():
             assert total.isfinite()
             assert float(count) > 0
+
+
+@pytest.mark.parametrize("objective", [MaskedLM(), SentencePair(), SpanBoundary()], ids=lambda one: type(one).__name__)
+def test_matrices_of_heads_start_as_those_of_bert(objective):
+    """From a normal distribution of 0.02 cut at two standard deviations, which leaves 0.88 of its spread."""
+    torch.manual_seed(0)
+    heads = objective.heads(Size(hidden_size=128, embedding_size=128, vocab_size=50))
+    drawn = [parameter.detach() for parameter in heads.parameters() if parameter.ndim == 2]
+    assert drawn
+    for matrix in drawn:
+        assert matrix.abs().max() <= 0.04
+        assert matrix.mean() == pytest.approx(0.0, abs=0.004)
+        assert matrix.std() == pytest.approx(0.88 * 0.02, rel=0.1)
 
 
 def test_exactly_one_objective_corrupts():

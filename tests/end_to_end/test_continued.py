@@ -11,7 +11,7 @@ from ablations.planning.plan import plan
 from ablations.running.execute import execute
 from lightning_modules.config import ConfigError
 from lightning_modules.pretraining import fit
-from lightning_modules.training.recorder import Interrupted
+from lightning_modules.training.recorder import Interrupted, Progress
 from lightning_modules.training.weights import WEIGHTS
 from tests import tiny as simple
 from tests.depth import some
@@ -125,7 +125,9 @@ def test_a_continued_training_resumes_to_the_bit(tiny, tmp_path, stop):
     with pytest.raises(Interrupted):
         fit(arm, 0, tmp_path / "arm", start=trunk, stop=stop_after(stop))
     torch.manual_seed(999)
-    resumed = fit(arm, 0, tmp_path / "arm", start=trunk)
+    made: list[Progress] = []
+    resumed = fit(arm, 0, tmp_path / "arm", start=trunk, on_progress=made.append)
+    assert [one.step for one in made] == list(range(stop + 1, 13)), "no step is made twice"
     expected = load_file(tmp_path / "straight" / WEIGHTS)
     assert all(torch.equal(tensor, expected[name]) for name, tensor in load_file(tmp_path / "arm" / WEIGHTS).items())
     assert (resumed.metrics, resumed.curve) == (straight.metrics, straight.curve)

@@ -12,7 +12,7 @@ from lightning_modules.finetuning.run import FinetuningRun, finetune
 from lightning_modules.pretraining import fit
 from lightning_modules.tasks import TASKS, FineTuning, pins
 from lightning_modules.tasks.datasets import bigram_shift
-from lightning_modules.training.recorder import CHECKPOINT, Diverged, Interrupted
+from lightning_modules.training.recorder import CHECKPOINT, Diverged, Interrupted, Progress
 from lightning_modules.training.weights import WEIGHTS
 from tests import tiny as simple
 from tests.depth import some
@@ -91,7 +91,9 @@ def test_resuming_is_bitwise_equal(tuning, tmp_path, stop, straight):
         finetune(tuning, tmp_path / "run", stop=_stop_after(stop))
     assert (tmp_path / "run" / CHECKPOINT).exists()
     torch.manual_seed(999)
-    resumed = finetune(tuning, tmp_path / "run")
+    made: list[Progress] = []
+    resumed = finetune(tuning, tmp_path / "run", on_progress=made.append)
+    assert [one.step for one in made] == list(range(stop + 1, STEPS + 1)), "no step is made twice"
     assert resumed.metrics == straight[0].metrics
     assert resumed.curve == straight[0].curve
 

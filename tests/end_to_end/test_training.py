@@ -18,7 +18,8 @@ from lightning_modules.config import ConfigError
 from lightning_modules.data import fingerprints
 from lightning_modules.pretraining import fit
 from lightning_modules.tasks.scores.kept import unpack
-from lightning_modules.training.recorder import CHECKPOINT, Diverged, Interrupted
+from lightning_modules.training.execution import Execution
+from lightning_modules.training.recorder import CHECKPOINT, Diverged, Interrupted, Progress
 from lightning_modules.training.weights import WEIGHTS
 from tests.depth import crossed
 from tests.messages import naming
@@ -93,11 +94,25 @@ def test_resuming_is_bitwise_equal(tiny, tmp_path, straight, stop, changes):
     with pytest.raises(Interrupted):
         fit(system, 0, folder, stop=stop_after(stop))
     torch.manual_seed(999)
-    resumed = fit(system, 0, folder)
+    made: list[Progress] = []
+    resumed = fit(system, 0, folder, on_progress=made.append)
+    assert [one.step for one in made] == list(range(stop + 1, 13)), "no step is made twice"
     for name, tensor in load_file(folder / WEIGHTS).items():
         assert torch.equal(tensor, weights[name]), name
     assert resumed.metrics == expected.metrics
     assert resumed.curve == expected.curve
+
+
+@pytest.mark.parametrize(("seconds", "written"), [(0.0, [False] + [True] * 11), (1e9, [False] * 12)])
+def test_checkpoints_are_written_when_they_are_due(tiny, tmp_path, seconds, written):
+    found = []
+
+    def stop():
+        found.append((tmp_path / CHECKPOINT).exists())
+        return False
+
+    fit(tiny, 0, tmp_path, stop=stop, execution=Execution(checkpoint_seconds=seconds))
+    assert found == written
 
 
 def test_a_training_says_that_it_changed_its_kind_of_device(tiny, tmp_path):

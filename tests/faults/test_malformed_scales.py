@@ -39,6 +39,14 @@ CASES = {
         ("epochs: 1", "epochs: none"),
         ["small.yaml:6: set.finetuning.epochs: Input should be a valid integer, not 'none'"],
     ),
+    "a bad value of fine-tuning on one task": (
+        ("finetuning.epochs: 1", "finetuning.rte.epochs: none"),
+        ["small.yaml:6: set.finetuning.rte.epochs: Input should be a valid integer, not 'none'"],
+    ),
+    "a bad value of measuring one task": (
+        ("finetuning.epochs: 1", "measuring.lambada.stride: 0"),
+        ["small.yaml:6: set.measuring.lambada.stride: Input should be greater than or equal to 1, not 0"],
+    ),
     "checkpoints that are pretrained": (
         ("finetuning.train_examples", "training.steps"),
         ["small.yaml:7: checkpoints.training.steps: only knobs that start with 'finetuning.' can be set"],

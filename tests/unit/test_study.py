@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import typing
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -15,11 +16,12 @@ from matplotlib.figure import Figure
 import ablations
 from ablations.figures import style
 from ablations.pages import runs_table
+from ablations.running import estimate
 from ablations.study import Study
 from lightning_modules.config import ConfigError
 from lightning_modules.places import project
 from tests import tiny
-from tests.messages import naming
+from tests.messages import names, naming
 from tests.unit.synthetic import RATE, make_record
 
 
@@ -39,6 +41,18 @@ def test_open_has_the_signature_of_the_study_that_it_makes():
     opened, made = inspect.signature(ablations.open), inspect.signature(Study)
     assert list(opened.parameters.values()) == list(made.parameters.values())
     assert typing.get_type_hints(ablations.open, localns={"Study": Study})["return"] is Study
+
+
+def test_a_plan_shows_the_memory_that_each_cell_needs_and_names_those_that_need_too_much(tmp_path, monkeypatch):
+    found = [SimpleNamespace(total=25e6), SimpleNamespace(total=96e9), None]
+    monkeypatch.setattr(estimate, "footprints", lambda *_: found)
+    file = tiny.grid(tmp_path, rates="[0.15, 0.3, 0.4]", seeds=1)
+    told = Study(file, "smoke", results_dir=tmp_path / "results").plan().text
+    shown = [line for line in told.splitlines() if line.startswith("| rate=")]
+    assert ["25 MB" in shown[0], "96 GB" in shown[1], "not known" in shown[2]] == [True] * 3
+    (warned,) = (line for line in told.splitlines() if "80 GB" in line)
+    assert names(warned, "rate=0.3 (96 GB)", "--strategy fsdp")
+    assert "0.15" not in warned
 
 
 HOUR = 3600 * 10**9  # nanoseconds

@@ -196,6 +196,20 @@ def test_the_steps_of_an_order_are_contrasts_of_their_own():
     assert first.name == alone.name == "masking rate 40 % against 15 %"
 
 
+@pytest.mark.parametrize(
+    ("relation", "rates", "name"),
+    [
+        ("trend", (0.15, 0.4, 0.8), "a step of masking rate 15 %, 40 %, 80 %"),
+        ("interaction", (0.15, 0.4, 0.4, 0.8), "masking rate 15 % over 40 %, less 40 % over 80 %"),
+    ],
+)
+def test_a_contrast_of_more_than_two_sides_names_them_all(relation, rates, name):
+    claim = make_claim(a={}, b={}, sides=[{RATE: rate} for rate in rates], relation=relation, published={})
+    curves = {0.15: bent(5e6), 0.4: bent(6e6), 0.8: bent(9e6)}
+    (found,) = only(study(curves, [claim])).aligned.contrasts
+    assert (found.name, found.is_pair) == (name, False)
+
+
 def test_a_contradicted_claim_is_shown_with_the_better_side_first():
     verdict = only(study({0.15: bent(6e6), 0.4: bent(6e6) + 0.2}))
     (found,) = verdict.aligned.contrasts

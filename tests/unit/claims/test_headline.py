@@ -6,7 +6,7 @@ from ablations.claims import judging
 from ablations.claims.headline import headline
 from ablations.claims.verdict_text import effect_text
 from ablations.measurements.measurements import Measurements
-from tests.unit.synthetic import RATE, Kept, losses, make_cell, make_claim, make_grid, make_study
+from tests.unit.synthetic import LAYERS, RATE, Kept, losses, make_cell, make_claim, make_grid, make_study
 
 RATES = (0.15, 0.4)
 
@@ -33,6 +33,20 @@ def test_a_title_says_who_is_better_by_the_effect_of_the_verdict(better, sides, 
     title, verdict = told(Measurements(grid, cells, Kept(records, tmp_path, cells, 5.0)))
     assert title.startswith(f"{sides[0]} beats {sides[1]} by {effect_text(verdict)}")
     assert f"{abs(verdict.effect):.1f}" in title
+
+
+@pytest.mark.parametrize(
+    ("deep", "shallow", "title"),
+    [(4.0, 4.3, "Number of layers 4 beats 2 by"), (4.3, 4.0, "Number of layers 2 beats 4 by")],
+)
+def test_a_knob_is_named_once_with_the_side_that_is_said_first(deep, shallow, title):
+    claim = make_claim(a={LAYERS: 4}, b={LAYERS: 2}, published={})
+    grid = make_grid(axes={LAYERS: [2, 4]}, baseline={LAYERS: 2}, published=[], claims=[claim])
+    cells = [make_cell({LAYERS: layers}, 4) for layers in (2, 4)]
+    records = {}
+    for cell, base in zip(cells, (shallow, deep), strict=True):
+        records |= losses(cell, [base, base + 0.01, base + 0.02, base + 0.015])
+    assert told(Measurements(grid, cells, records))[0].startswith(title)
 
 
 @pytest.mark.parametrize(

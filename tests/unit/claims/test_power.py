@@ -71,7 +71,14 @@ def test_without_a_pilot_the_noise_is_assumed_and_said_to_be():
     (first, second), grid = prospects({})
     assert (first.pilot, first.sd) == ("", power.ASSUMED["nats"])
     assert second.visible < first.visible
-    assert "(assumed)" in markdown(power.sheet([first, second], grid))
+    sheet = power.sheet([first, second], grid)
+    assert "(assumed)" in markdown(sheet)
+    known, _ = prospects(records_of((4.5, 4.4, 5.0)))
+    assert [explains_guesses(sheet), explains_guesses(power.sheet(known, grid))] == [True, False]
+
+
+def explains_guesses(sheet):
+    return any(note.startswith("Assumed:") for note in sheet.notes)
 
 
 def test_runs_of_like_size_tell_the_noise_before_it_is_assumed():

@@ -111,6 +111,34 @@ def test_runs_of_arms_are_as_alike_as_stated(icc):
     assert drawn.mean(axis=(0, 2)) == pytest.approx(0, abs=0.06)
 
 
+@pytest.mark.parametrize("kind", CELLS)
+def test_noisier_cells_are_as_noisy_as_their_names_say(kind):
+    drawn = simulation.runs(np.random.default_rng(0), 10_000, 8, 4, kind).var(axis=(0, 2))
+    which, _, times = kind.partition(", ")
+    ratio = float(times.removesuffix(" times") or 1)
+    noisy = {"all alike": (), "the baseline": (0,), "one variant": (1,), "half of the cells": (4, 5, 6, 7)}[which]
+    expected = [ratio if cell in noisy else 1.0 for cell in range(8)]
+    assert drawn == pytest.approx(expected, rel=0.04)
+
+
+def test_the_width_of_an_interval_is_that_of_the_contrast_whose_error_it_has(monkeypatch):
+    """Each contrast of a family has degrees of freedom and an error of its own."""
+
+    def unlike(tables):
+        value = np.zeros(tables.sums.shape[:-1])
+        own = np.arange(1.0, value.shape[-1] + 1) if value.ndim > 1 else np.ones(1)
+        return value, value + own, value + 2 * own
+
+    monkeypatch.setattr(pair_simulation, "METHODS", {"unlike": unlike})
+    monkeypatch.setattr(pair_simulation, "KINDS", pair_simulation.KINDS[:1])
+    monkeypatch.setattr(pair_simulation, "EXAMPLES", (20,))
+    monkeypatch.setattr(pair_simulation, "SEEDS", (4,))
+    rows = pair_simulation.in_pairs(5)
+    assert [row["scores"] for row in rows] == ["normal", "right or wrong"]
+    for row in rows:
+        assert row["width"] == pytest.approx(200 * 4.3027, rel=1e-4)  # the quantile of t with 2 degrees of freedom
+
+
 @given(st.integers(0, 2**32 - 1), st.integers(1, 9))
 def test_families_are_decided_as_those_of_verdicts(entropy, size):
     p = np.random.default_rng(entropy).uniform(0, 1, (4, size, 2)) ** 6

@@ -165,8 +165,9 @@ def test_folders_that_another_user_has_closed_are_refused(records, monkeypatch, 
     for name in ("listdir", "scandir"):  # the superuser, as whom tests may run, is let in everywhere
         monkeypatch.setattr(os, name, opened(getattr(os, name)))
     for read in (records.files, records.snapshot, records.verify):
-        with pytest.raises(StoreError, match=naming(str(closed), "Permission denied", "chmod")):
+        with pytest.raises(StoreError, match=naming(str(closed), "Permission denied", "chmod")) as refused:
             read()
+        assert refused.value.errno == errno.EACCES
 
 
 def test_records_have_a_largest_size(records):

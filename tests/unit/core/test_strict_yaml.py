@@ -69,12 +69,13 @@ def test_one_value_is_read_like_a_file():
 
 
 def test_every_problem_is_said_with_its_line(load):
-    document = load("a: 012\nb:\n  x: 1\n  y: 2\n  x: 3\nc: 1e999\n7: seven\n")
+    document = load("a: 012\nb:\n  x: 1\n  y: 2\n  x: 3\nc: 1e999\n7: seven\nd: !mine x\n")
     assert problems(document) == [
         "grid.yaml:1: a: 012 could be octal. Drop the leading zero, or quote it.",
         "grid.yaml:5: b.x: is written twice (first on line 3)",
         "grid.yaml:6: c: 1e999 is too large a number",
         "grid.yaml:7: a key must be text. Put it in quotes.",
+        "grid.yaml:8: d: the tag !mine is not allowed",
     ]
 
 

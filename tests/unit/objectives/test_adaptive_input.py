@@ -53,6 +53,17 @@ def test_a_word_has_the_vector_of_its_cluster_times_its_matrix(cutoffs, divisor,
 
 
 @torch.no_grad()
+def test_the_softmax_starts_with_small_weights():
+    """Before training no word is far likelier than another of its cluster."""
+    torch.manual_seed(0)
+    model = settings_of((20, 35), 2).but(hidden_size=128, embedding_size=128)
+    adaptive = LanguageModel(cutoffs=(20, 35)).heads(model.size(VOCAB))["vocabulary"].adaptive
+    assert adaptive.projection.std() == pytest.approx(0.01, rel=0.05)
+    assert adaptive.clusters.weight.std() == pytest.approx(0.02, rel=0.2)
+    assert not adaptive.clusters.bias.any()
+
+
+@torch.no_grad()
 @pytest.mark.parametrize(("cutoffs", "divisor", "bias"), CASES)
 def test_probabilities_by_the_formula_add_up_to_one(cutoffs, divisor, bias):
     """A word's is that of its cluster times its own within it; a tail is tied to vectors and matrix of the input."""

@@ -234,6 +234,15 @@ def test_never_specials_never_more_than_the_budget_and_groups_are_one_piece_of_t
         assert not (hidden[:, 1:] & hidden[:, :-1] & (groups[:, 1:] != groups[:, :-1])).any()
 
 
+@named
+def test_a_last_text_of_one_piece_is_hidden_alone(units):
+    tokens = text(400, 24, padding=0, separators=False)
+    tokens.special[:, 21] = True  # position 23 is a special one, too
+    last = chosen(units, tokens, make_draws(400), rate=0.5)[:, 22]
+    assert set(last) <= {-1, 22}
+    assert 22 in last or isinstance(units, Bionic)  # a text's first piece begins a word
+
+
 @pytest.mark.parametrize("units", EXACT, ids=str)
 @given(low=st.floats(0.02, 1.0), high=st.floats(0.02, 1.0), seed=st.integers(0, 2**31))
 def test_rates_nest_where_spans_are_cut_at_the_budget(units, low, high, seed):

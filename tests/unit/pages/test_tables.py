@@ -258,6 +258,20 @@ def curve(tokens, values):
     return {"curve": {"tokens": tokens, "heldout.loss": values}}
 
 
+@pytest.mark.parametrize(
+    ("changes", "size"),
+    [
+        ({}, "beyond 0.02 nats"),
+        ({"relation": "ratio", "ratio": 1.2, "published": {}}, "inside 1.2"),
+        ({"relation": "spread", "published": {}}, ""),
+    ],
+    ids=["margin", "ratio", "no margin"],
+)
+def test_a_size_is_told_with_what_the_effect_is_held_against(changes, size):
+    sheet, _, _ = tables.claims(judging.verdicts(Measurements(*make_study(claims=[make_claim(**changes)]))))
+    assert sheet.rows[0][sheet.headings.index("size")] == size
+
+
 def test_tokens_to_reach_a_loss_are_read_off_the_curve():
     cells = [make_cell({RATE: 0.15}, 2), make_cell({RATE: 0.4}, 2)]
     records = {

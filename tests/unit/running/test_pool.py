@@ -19,7 +19,9 @@ from ablations.running.launch import Launch
 from ablations.running.ranks import memory
 from ablations.schema.run import Run
 from lightning_modules.config import ConfigError, Settings, knob
+from lightning_modules.training.execution import Execution
 from tests import tiny
+from tests.unit.synthetic import RATE, make_cell
 
 
 class Made(pool.Pool):
@@ -274,3 +276,11 @@ def test_a_node_that_cannot_make_runs_says_why(tmp_path, made):
     folder.rename(folder.with_name("moved"))
     assert str(folder) in node.unfit(str(path))
     assert list(Records(folder.with_name("moved")).all()) == []
+
+
+def test_the_record_of_a_pretraining_alone_says_on_how_many_devices_it_was_made(tmp_path):
+    cell, records = make_cell({RATE: 0.4}, 1, task="rte"), Records(tmp_path)
+    for run, devices in ((cell.runs[0], 4), (cell.finetunings[0], None)):
+        with records.lock(run.id):
+            worker.keep(run, records, {"outcome": "done"}, "", 1, execution=Execution(devices=2, nodes=2))
+        assert records.get(run.id).provenance.get("devices") == devices

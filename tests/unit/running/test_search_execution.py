@@ -14,6 +14,7 @@ from ablations.measurements.measurements import Measurements
 from ablations.pages.publishing import republish
 from ablations.planning import new_grid
 from ablations.running import estimate
+from ablations.running.summary import Summary
 from ablations.schema.grid import Search
 from ablations.study import Study
 from lightning_modules import cached
@@ -66,6 +67,14 @@ def trainings(monkeypatch):
 
 def study(folder, *args, **options):
     return Study(written(folder, *(args or (TWO,)), **options), "smoke", results_dir=folder / "results")
+
+
+def test_two_phases_are_summed_up_and_end_as_the_later():
+    first = Summary({"done": 2, "failed": 1}, executed=3, elsewhere=1, duplicates=1, seconds=5.0, notes=["a", "b"])
+    later = Summary({"done": 6}, executed=2, elsewhere=2, duplicates=1, seconds=4.0, notes=["b", "c"], left=7)
+    assert first.then(later) == Summary(
+        {"done": 6}, executed=5, elsewhere=3, duplicates=2, seconds=9.0, notes=["a", "b", "c"], left=7
+    )
 
 
 def test_one_call_makes_both_phases(tmp_path, trainings):

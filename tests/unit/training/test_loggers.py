@@ -1,6 +1,7 @@
 """What users of Lightning find in their loggers, and live curves of runs: a logger that fails costs its curve alone."""
 
 import csv
+import importlib.util
 
 import pytest
 import pytorch_lightning as pl
@@ -136,3 +137,13 @@ def test_other_ranks_log_nothing(monkeypatch):
     made = []
     Tolerant(lambda: made.append(1) or Broken(0)).log_metrics({"loss": 1.0}, 0)
     assert not made
+
+
+def test_a_logger_may_be_asked_for_where_one_of_its_packages_is_installed(monkeypatch):
+    installed = set()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name if name in installed else None)
+    loggers.check("csv")
+    with pytest.raises(ConfigError, match="tensorboard"):
+        loggers.check("tensorboard")
+    installed.add("tensorboardX")
+    loggers.check("tensorboard")

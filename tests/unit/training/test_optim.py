@@ -69,6 +69,24 @@ def test_two_steps_are_those_done_by_hand(knobs):
     assert seen == [pytest.approx(pair, rel=1e-12) for pair in zip(weight, bias, strict=True)]
 
 
+@pytest.mark.parametrize("knobs", ALGORITHMS, ids=str)
+def test_a_step_with_a_closure_computes_the_gradients_and_returns_the_loss(knobs):
+    net, ids = _net(), torch.arange(5)
+    other = copy.deepcopy(net)
+    optimizers = [Optimizer(**knobs).build(one) for one in (net, other)]
+
+    def closure():
+        loss = net(ids)
+        loss.backward()
+        return loss
+
+    loss = optimizers[0].step(closure)
+    other(ids).backward()
+    optimizers[1].step()
+    assert torch.equal(loss, _net()(ids))
+    assert all(torch.equal(p, q) for p, q in zip(net.parameters(), other.parameters(), strict=True))
+
+
 @pytest.mark.parametrize("gradient", [1e-3, 7.0])
 @pytest.mark.parametrize(("bias_correction", "times"), [(False, 0.1 / math.sqrt(0.001)), (True, 1.0)])
 def test_without_correction_the_first_step_is_three_times_as_long(gradient, bias_correction, times):
