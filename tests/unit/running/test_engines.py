@@ -191,6 +191,18 @@ def test_a_task_on_a_node_that_ray_has_given_up_is_put_back_though_ray_waits_for
     assert engine.ending(job) is None, "a node that has come since the last look"
 
 
+def test_a_cluster_that_answers_is_taken_and_one_that_refuses_says_why(tmp_path, monkeypatch):
+    """A module that stands for Ray takes a single address."""
+    (tmp_path / "ray.py").write_text("def init(address, **_):\n    if address != 'auto':\n        raise OSError('other')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    ray.answers("auto", 30.0)
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        with pytest.raises(ConfigError, match="OSError: other"):
+            ray.answers(f"127.0.0.1:{listening.getsockname()[1]}", 30.0)
+
+
 def test_an_address_nobody_answers_at_is_refused_in_time():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
