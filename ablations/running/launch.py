@@ -333,6 +333,8 @@ class Launch:
         if code == exit_codes.INTERRUPTED and not forced and self.put_back[run.id] < _MOST_PUT_BACK:
             self.put_back[run.id] += 1  # somebody else stopped it: a scheduler that pre-empts, a node that goes down
             code = exit_codes.HELD
+            with contextlib.suppress(Timeout), self.records.lock(run.id).acquire(timeout=0):
+                attempt_files.end(self.records, run.id)  # of a lost node: it does not count
         is_short = code == exit_codes.NO_MEMORY or memory.kills() > self._kills.get(run.id, math.inf)
         if code not in (*exit_codes.LEAVING, exit_codes.AGAIN):
             code = exit_codes.NO_MEMORY if is_short and code == -signal.SIGKILL else code

@@ -54,7 +54,10 @@ def test_interrupted_and_bereft_of_a_node_a_grid_loses_nothing(undisturbed, reco
     assert (summary.outcomes, summary.executed) == ({"done": 2}, 2)
     assert contents(records) == expected
     undone, lost = ["1 started", "1 interrupted"], ["1 started"]
-    assert sorted(attempts(records).values(), key=len) == [[*undone, "1 started", "1 done"], [*undone, *lost, "1 started", "1 done"]]
+    assert sorted(attempts(records).values(), key=len) == [
+        [*undone, "1 started", "1 done"],
+        [*undone, *lost, "1 started", "1 done"],
+    ]
     tables = [str(Study(grid, "smoke", results_dir=place).table()) for place in (records.folder, folder)]
     assert tables[0] == tables[1]
     pages = [published(grid, store, tmp_path / name) for store, name in ((records, "ray"), (Records(folder), "local"))]

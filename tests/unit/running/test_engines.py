@@ -193,7 +193,8 @@ def test_a_task_on_a_node_that_ray_has_given_up_is_put_back_though_ray_waits_for
 
 def test_a_cluster_that_answers_is_taken_and_one_that_refuses_says_why(tmp_path, monkeypatch):
     """A module that stands for Ray takes a single address."""
-    (tmp_path / "ray.py").write_text("def init(address, **_):\n    if address != 'auto':\n        raise OSError('other')\n")
+    stub = "def init(address, **_):\n    if address != 'auto':\n        raise OSError('other')\n"
+    (tmp_path / "ray.py").write_text(stub)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     ray.answers("auto", 30.0)
     with socket.socket() as listening:

@@ -10,7 +10,7 @@ import pytest
 from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
-from ablations.running import worker
+from ablations.running import attempts, worker
 from ablations.running.engines import node, pool
 from ablations.running.engines.node import Ending
 from ablations.running.exit_codes import DISK_FULL, HELD, INTERRUPTED, RECORDED, UNFIT
@@ -108,6 +108,17 @@ def test_a_run_that_is_put_back_is_submitted_again_and_not_counted(made):
     summary = launch.finish()
     assert (summary.outcomes, summary.executed) == ({"done": 4}, 4)
     assert launch.records.get(ids[0]).provenance["attempts"] == 1
+
+
+def test_an_attempt_of_a_node_that_was_lost_does_not_count_unless_its_process_lives(made):
+    _, launch, ids = made()
+    for run_id in ids[:2]:
+        attempts.begin(launch.records, run_id, 1, "")
+        launch.begin(launch.todo.pop(run_id))
+    with launch.records.lock(ids[1]):
+        for run in launch.plan.runs[:2]:
+            launch.conclude(run, INTERRUPTED)
+    assert [attempts.count(launch.records, run_id) for run_id in ids[:2]] == [0, 1]
 
 
 def test_a_run_that_is_put_back_for_ever_is_given_up(made):
