@@ -13,7 +13,6 @@ from ablations.core.store import Records, check_inside
 from ablations.planning import scales
 from ablations.planning.plan import Plan
 from ablations.planning.search_text import missing
-from ablations.running.engines.pool import Pool
 from ablations.running.engines.ray import Ray
 from ablations.running.engines.slurm import Slurm
 from ablations.running.executor import Executor
@@ -37,7 +36,6 @@ __all__ = [
     "Event",
     "Executor",
     "Summary",
-    "at_once",
     "chosen",
     "execute",
     "execute_phases",
@@ -76,14 +74,6 @@ def suited(executor: Asked, plan: Plan, execution: Execution = ALONE) -> Executo
     if wrong := dict.fromkeys([*engine.problems(execution), *devices.problems(plan.pending, execution)]):
         raise ConfigError(wrong)
     return engine
-
-
-def at_once(engine: Executor) -> int | str:
-    """How many runs an executor makes at a time, or in words that this is up to a cluster."""
-    if isinstance(engine, Pool):
-        most = getattr(engine.options, "parallel", None)
-        return f"all at once for which {type(engine).__name__} has room" + (f" (parallel={most})" if most else "")
-    return len(engine.slots) if isinstance(engine, Local) else 1
 
 
 def execute(

@@ -1,4 +1,6 @@
-"""What an engine calls on one of its nodes. It imports only the standard library: a node may lack the rest.
+"""What an engine calls on one of its nodes: a job, which keeps a worker.
+
+It imports only the standard library: a node may lack the rest.
 
 The runs themselves are made by a worker below, as under the local executor. So it can crash, and be told to stop with a
 checkpoint, without harm to the process that the engine watches.
@@ -222,7 +224,7 @@ def unfit(config_path: str) -> str:
         from ablations.core.provenance import digest
     except ImportError as error:
         return f"the code cannot be imported: {type(error).__name__}: {error}"
-    if job["code"] not in (None, here := digest()):
+    if job["code"] != (here := digest()):
         return (
             f"its code ({here}) is not the launcher's ({job['code']}): it was edited meanwhile, or another "
             "version is installed there. Run the command again"

@@ -5,11 +5,12 @@ may die meanwhile.
 """
 
 import gc
+import os
 import signal
 import sys
 import threading
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -22,7 +23,7 @@ _LOOK = 0.25  # seconds between looks whether it is told to stop, while it has n
 _STOPPING = {getattr(signal, name) for name in ("SIGTERM", "SIGUSR2") if hasattr(signal, name)}
 
 
-def main(jobs: Connection, nodes: str = "") -> None:
+def main(jobs: Connection, nodes: str = "", environment: Mapping[str, str] | None = None) -> None:
     """Entry point of a worker: makes the run of each job that it receives, until there are no more.
 
     It ends after a run that failed, whose traces in the process nobody knows, when its memory has grown, and when it is
@@ -34,9 +35,11 @@ def main(jobs: Connection, nodes: str = "") -> None:
             and whether it takes another. If the code cannot be imported, as on a node without torch, it answers `UNFIT`
             and the reason.
         nodes: The folder of `ablations.running.ranks.further.calling`, where further nodes wait.
+        environment: Variables of this worker, such as its devices.
     """
     stop = _take_over_signals()
     follow_parent()
+    os.environ.update(environment or {})
     try:
         from ablations.running import worker
         from ablations.running.between import free, resident

@@ -152,7 +152,7 @@ def test_what_no_node_can_hold_is_refused(records, one_core, tmp_path, asked, sa
 def test_code_that_a_node_cannot_import_is_refused(records, one_core, tmp_path, monkeypatch):
     def broken(folder, copied=ray.copied):
         copied(folder)
-        with (Path(folder) / "ablations" / "running" / "engines" / "node.py").open("a") as file:
+        with (Path(folder) / "ablations" / "running" / "keeper.py").open("a") as file:
             file.write("import a_module_of_another_machine\n")
 
     monkeypatch.setattr(ray, "copied", broken)

@@ -11,9 +11,9 @@ import pytest
 from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
-from ablations.running import attempts, worker
-from ablations.running.engines import node, pool
+from ablations.running import attempts, keeper, worker
 from ablations.running.execute import execute
+from ablations.running.executor import Executor
 from ablations.running.exit_codes import AGAIN, FOUND, HELD, INTERRUPTED, RECORDED, SPENT
 from ablations.running.launch import Launch
 from lightning_modules.config import Settings
@@ -28,29 +28,30 @@ from tests.unit.run_graphs import planned
 RATES = "[0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6]"
 
 
-class Forked(pool.Pool):
+class Forked(Executor):
     """An engine whose jobs are processes of this machine that live on when their launcher dies."""
 
     class Options(Settings):
         pass
 
     def __init__(self, width=4):
-        super().__init__(None)
+        super().__init__()
         self.width, self.jobs = width, []
 
-    def open(self, launch):
-        pass
+    def at_once(self):
+        return self.width
 
     def room(self):
         return self.width
 
-    def submit(self, keeper, turns):
-        self.jobs += [forked(lambda one=one: keeper(one)[0]) for one in turns]
+    def submit(self, launch, turns):
+        job = keeper.Keeper(".", 60.0, launch.retries)
+        self.jobs += [forked(lambda one=one: job(one)[0]) for one in turns]
         return self.jobs[-len(turns) :]
 
     def ending(self, job):
         found, status = os.waitpid(job, os.WNOHANG)
-        return node.Ending(os.waitstatus_to_exitcode(status)) if found else None
+        return keeper.Ending(os.waitstatus_to_exitcode(status)) if found else None
 
     def stop(self, jobs):
         for job in jobs:
@@ -65,7 +66,7 @@ class Forked(pool.Pool):
 def quick(cached, monkeypatch):
     """Runs that train nothing: what a worker tells of each attempt, and what happens in place of the training."""
     told, obstacles = cached / "told.txt", {}
-    monkeypatch.setattr(pool, "_POLL", 0.05)
+    monkeypatch.setattr(Executor, "poll", 0.05)
 
     def made(run, records, watch):
         with told.open("a") as file:
@@ -89,7 +90,7 @@ def die(watch):
 def written(launch, folder, runs=None):
     """The turns of a job that makes these runs of a launch, by default all."""
     paths = [launch.prepare(run, 1, {}) for run in runs or launch.plan.runs]
-    return node.Turns(tuple(map(str, paths)), str(folder / "diary.jsonl"))
+    return keeper.Turns(tuple(map(str, paths)), str(folder / "diary.jsonl"))
 
 
 def diary(turns):
@@ -107,7 +108,7 @@ def started(cached, retries=1, **options):
 def test_one_worker_makes_all_runs_of_a_job_in_their_order(cached, quick):
     launch, records = started(cached)
     turns = written(launch, cached)
-    assert node.Keeper(".", 5.0, 1)(turns) == (RECORDED, "")
+    assert keeper.Keeper(".", 5.0, 1)(turns) == (RECORDED, "")
     runs, workers = zip(*of(quick[0]), strict=True)
     assert list(runs) == [run.id for run in launch.plan.runs]
     assert len(set(workers)) == 1
@@ -122,7 +123,7 @@ def test_a_run_that_kills_its_worker_costs_the_job_no_other_though_no_launcher_l
     poison = launch.plan.runs[1].id
     obstacles[poison] = die
     turns = written(launch, cached)
-    assert node.Keeper(".", 5.0, retries)(turns) == (RECORDED, "")
+    assert keeper.Keeper(".", 5.0, retries)(turns) == (RECORDED, "")
     record = records.get(poison)
     assert (record.outcome, record.detail) == ("killed", "the process died of signal 11")
     assert record.provenance["attempts"] == retries + 1 == [run for run, _ in of(told)].count(poison)
@@ -143,9 +144,9 @@ def test_a_job_that_is_put_back_goes_on_with_its_own_run_and_repeats_no_attempt(
 
     obstacles[own] = stopped
     turns = written(launch, cached)
-    assert node.Keeper(".", 5.0, 1)(turns)[0] == INTERRUPTED
+    assert keeper.Keeper(".", 5.0, 1)(turns)[0] == INTERRUPTED
     del obstacles[own]
-    assert node.Keeper(".", 5.0, 1)(turns)[0] == RECORDED
+    assert keeper.Keeper(".", 5.0, 1)(turns)[0] == RECORDED
     assert [run for run, _ in of(told)] == [first, poison, poison, own, own, last]
     assert diary(turns)[-4:] == [
         (first, FOUND, False),
@@ -166,7 +167,7 @@ def test_a_run_whose_process_fails_is_tried_again_by_a_new_worker(cached, quick)
 
     obstacles[failing] = fail
     turns = written(launch, cached)
-    node.Keeper(".", 5.0, 1)(turns)
+    keeper.Keeper(".", 5.0, 1)(turns)
     processes = [process for run, process in of(told) if run == failing]
     assert len(processes) == len(set(processes)) == 2
     assert [line[1:] for line in diary(turns)][:3] == [(AGAIN, True), (AGAIN, True), (SPENT, False)]
@@ -191,7 +192,7 @@ def test_runs_behind_their_parent_are_made_in_the_same_job_and_put_back_if_it_ha
     parent, child, *_ = turns
     quick[1][parent.id] = lambda watch: (_ for _ in ()).throw(ValueError("of the run"))
     given = written(launch, cached, turns)
-    node.Keeper(".", 5.0, 0)(given)
+    keeper.Keeper(".", 5.0, 0)(given)
     codes = {run_id: code for run_id, code, _ in diary(given)}
     assert (codes[parent.id], codes[child.id]) == (SPENT, HELD)
     assert child.id not in [run for run, _ in of(quick[0])]

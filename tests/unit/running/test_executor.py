@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from ablations.core import provenance
 from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
-from ablations.running import attempts, worker
-from ablations.running.engines import node, pool
-from ablations.running.engines.node import Ending
+from ablations.running import attempts, keeper, worker
+from ablations.running.executor import Executor
 from ablations.running.exit_codes import DISK_FULL, HELD, INTERRUPTED, RECORDED, UNFIT
 from ablations.running.job import Job
+from ablations.running.keeper import Ending
 from ablations.running.launch import Launch
 from ablations.running.ranks import memory
 from ablations.schema.run import Run
@@ -22,7 +23,7 @@ from lightning_modules.config import ConfigError, Settings, knob
 from tests import tiny
 
 
-class Made(pool.Pool):
+class Made(Executor):
     """An engine whose jobs end as a script says: run id -> endings of its attempts, the last of them for all others."""
 
     class Options(Settings):
@@ -40,7 +41,10 @@ class Made(pool.Pool):
     def room(self):
         return self.options.width
 
-    def submit(self, keeper, turns):
+    def at_once(self):
+        return self.options.width
+
+    def submit(self, launch, turns):
         self.submitted.append([Path(path).parent.name for one in turns for path in one.configs])
         return [one.configs[0] for one in turns]
 
@@ -67,8 +71,8 @@ class Made(pool.Pool):
 @pytest.fixture
 def made(tmp_path, monkeypatch):
     """Executes a grid of four runs on the engine; returns engine, launch and the runs' ids."""
-    monkeypatch.setattr(pool, "_POLL", 0.001)
-    monkeypatch.setattr(pool, "_GRACE", 0.0)
+    monkeypatch.setattr(Made, "poll", 0.001)
+    monkeypatch.setattr(Made, "grace", 0.0)
     records = Records(tmp_path / "results")
     found = plan(grids.read(tiny.grid(tmp_path)), "smoke", records=records)
     (records.folder / "records").mkdir(parents=True)
@@ -151,9 +155,9 @@ def test_a_process_that_a_node_kills_for_memory_is_recorded_so_and_tried_again(
     counted = iter(count)
     with monkeypatch.context() as patched:
         patched.setattr(memory, "kills", lambda: next(counted))
-        patched.setattr(node, "main", killed)
+        patched.setattr(keeper, "main", killed)
         path = launch.prepare(launch.todo[ids[0]], 1, {})
-        node.Keeper(".", 1.0, 0)(node.Turns((str(path),), str(tmp_path / "diary")))
+        keeper.Keeper(".", 1.0, 0)(keeper.Turns((str(path),), str(tmp_path / "diary")))
     *_, (_, *said, again) = map(json.loads, (tmp_path / "diary").read_text().splitlines())
     assert not again
     ending = Ending(*said)
@@ -176,8 +180,8 @@ def test_a_run_that_ends_elsewhere_before_its_process_looks_is_not_counted(made)
     engine, launch, _ = made()
     runs, submit = dict(launch.todo), engine.submit
 
-    def submitted(keeper, turns):  # the launcher has looked, the process has not
-        for path in submit(keeper, turns):
+    def submitted(launch, turns):  # the launcher has looked, the process has not
+        for path in submit(launch, turns):
             with launch.records.lock(name := Path(path).parent.name):
                 worker.keep(runs[name], launch.records, {"outcome": "done"}, "", 1)
         return [one.configs[0] for one in turns]
@@ -271,17 +275,18 @@ def test_options_are_checked(options, said):
         Made.configured(options)
 
 
-def test_a_node_that_cannot_make_runs_says_why(tmp_path, made):
+def test_a_node_that_cannot_make_runs_says_why(tmp_path, made, monkeypatch):
     _, launch, _ = made()
     run, folder = next(iter(launch.todo.values())), launch.records.folder
-    assert "ABLATIONS_CACHE" in node.unfit(str(tmp_path / "elsewhere" / "run.json"))
-    path = launch.prepare(run, 1, {}, "0123456789abcdef")
-    assert "0123456789abcdef" in node.unfit(str(path))
-    code, detail = node.Keeper(str(tmp_path), 1.0, 1)(node.Turns((str(path),), str(tmp_path / "diary")))
+    assert "ABLATIONS_CACHE" in keeper.unfit(str(tmp_path / "elsewhere" / "run.json"))
+    path = launch.prepare(run, 1, {})
+    assert keeper.unfit(str(path)) == ""
+    monkeypatch.setattr(provenance, "fingerprint", lambda: "0123456789abcdef")
+    path = launch.prepare(run, 1, {})
+    assert "0123456789abcdef" in keeper.unfit(str(path))
+    code, detail = keeper.Keeper(str(tmp_path), 1.0, 1)(keeper.Turns((str(path),), str(tmp_path / "diary")))
     assert code == UNFIT
     assert detail.startswith("node ")
-    path = launch.prepare(run, 1, {}, None)
-    assert node.unfit(str(path)) == ""
     folder.rename(folder.with_name("moved"))
-    assert str(folder) in node.unfit(str(path))
+    assert str(folder) in keeper.unfit(str(path))
     assert list(Records(folder.with_name("moved")).all()) == []
