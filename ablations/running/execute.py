@@ -17,7 +17,7 @@ from ablations.running.engines.ray import Ray
 from ablations.running.engines.slurm import Slurm
 from ablations.running.executor import Executor
 from ablations.running.inline import Inline
-from ablations.running.launch import Event, Launch, OnEvent
+from ablations.running.launch import Event, Launch, OnEvent, Resolve
 from ablations.running.launchers import registered
 from ablations.running.local import Local
 from ablations.running.ranks import devices
@@ -86,6 +86,7 @@ def execute(
     on_event: OnEvent = lambda event: None,
     execution: Execution = ALONE,
     until: float | None = None,
+    again: Resolve | None = None,
 ) -> Summary:
     """Makes every pending run of a plan.
 
@@ -100,6 +101,8 @@ def execute(
         until: A moment of the monotonic clock. No run begins whose estimate ends later, unless it takes longer than all
             the time from now on. At that moment the active ones write their checkpoints and stop; `Summary.left` counts
             what is left. None for no limit.
+        again: Makes the plan from the records again, for jobs that outlive this process: so they go on to the runs that
+            follow a search. It is pickled. None if they are to make the runs of this plan alone.
 
     Raises:
         ConfigError: For an unknown executor, an unknown option, an engine that cannot make the runs; for an execution
@@ -112,7 +115,7 @@ def execute(
     """
     engine = suited(executor, plan, execution)
     check_trunks(plan, records)
-    launch = Launch(plan, records, retries, deadline, on_event, execution, until)
+    launch = Launch(plan, records, retries, deadline, on_event, execution, until, again)
     _check_writable(plan, records)
     if plan.pending:
         engine.check_machine()
@@ -135,6 +138,7 @@ def execute_phases(
     watch: Callable[[Plan], AbstractContextManager[OnEvent]],
     execution: Execution = ALONE,
     until: float | None = None,
+    again: Resolve | None = None,
 ) -> Summary:
     """Executes a plan and, as long as that completes or extends searches, the plan that follows from them.
 
@@ -149,6 +153,7 @@ def execute_phases(
         watch: Makes the receiver of the events of a phase.
         execution: See `execute`.
         until: See `execute`.
+        again: See `execute`.
 
     Returns:
         All phases together. Searches that are unfinished, not for want of time, are among its problems.
@@ -161,8 +166,8 @@ def execute_phases(
     plan, whole = resolve(), Summary()
     while True:
         with watch(plan) as on_event:
-            how = {"retries": retries, "on_event": on_event, "execution": execution, "until": until}
-            done = execute(plan, records, executor, **how)
+            how = {"retries": retries, "execution": execution, "until": until, "again": again}
+            done = execute(plan, records, executor, on_event=on_event, **how)
         whole = whole.then(done)
         before, plan = plan, resolve()
         is_further = bool({run.id for run in plan.runs} - {run.id for run in before.runs})

@@ -75,10 +75,13 @@ class Keeper:
         retries: Further attempts at a run that failed or was killed.
         nodes: How many nodes make it together, each of which calls it: the first one makes the run. Several make one
             run, once.
+        further: What `ablations.running.phases.told` returned: where no launcher lives, the job goes on to the runs
+            that follow.
     """
 
-    def __init__(self, folder: str, patience: float, retries: int, nodes: int = 1) -> None:
+    def __init__(self, folder: str, patience: float, retries: int, nodes: int = 1, further: bytes = b"") -> None:
         self.folder, self.patience, self.retries, self.nodes = folder, patience, retries, nodes
+        self.further = further
         self._token = secrets.token_hex(4)  # the same on all nodes of one attempt
         self._process: SpawnProcess | None = None
         self._jobs: Connection | None = None
@@ -98,7 +101,9 @@ class Keeper:
             self.stop()
 
     def _make_all(self, turns: Turns) -> tuple[int, str]:
-        for path in turns.configs:
+        left, seen = list(turns.configs), set[str]()
+        while left:
+            seen.add(path := left.pop(0))
             death = None
             for tried in range(self.retries + 2):  # the last finds that there were enough, and records the one before
                 code, detail = self._make(path, death)
@@ -110,7 +115,14 @@ class Keeper:
                 if is_left:
                     break
                 death = None if code == AGAIN else (code, detail)
+            if self.further and not left:
+                left = self._what_follows(seen)
         return RECORDED, ""
+
+    def _what_follows(self, seen: set[str]) -> list[str]:
+        """Further runs that the worker finds; none if it dies of the question."""
+        answer = self._answer((self.further, seen))
+        return answer[0] if isinstance(answer, tuple) and isinstance(answer[0], list) else []
 
     def _share(self, path: str) -> tuple[int, str]:
         """Makes one run with other nodes."""
@@ -124,30 +136,37 @@ class Keeper:
 
     def _make(self, path: str, death: tuple[int, str] | None, nodes: str = "") -> tuple[int, str]:
         """Makes a run, by the worker that is there or by a new one."""
-        where = f"node {socket.gethostname()}"
+        where, before = f"node {socket.gethostname()}", memory.kills()
+        if self._process is None and (reason := unfit(path)):
+            return UNFIT, f"{where}: {reason}"
+        answer = self._answer((path, death), nodes)
+        if not isinstance(answer, int):
+            code, said = answer
+            return code, f"{where}: the code cannot be imported: {said}" if code == UNFIT else ""
+        if answer == -signal.SIGKILL and memory.kills() > before:
+            return NO_MEMORY, f"{where}: {memory.KILLED}"
+        return answer or INTERRUPTED, ""  # 0: it was told to stop before it had begun
+
+    def _answer(self, asked: tuple[Any, Any], nodes: str = "") -> int | tuple[Any, str]:
+        """What the worker answers that is there, or a new one; its exit code if it ends without an answer."""
         if self._process is None or self._jobs is None:
-            if reason := unfit(path):
-                return UNFIT, f"{where}: {reason}"
             self._jobs, there = _CONTEXT.Pipe()
             self._start(main, (there, nodes))
             there.close()
-        process, before = self._process, memory.kills()
+        process = self._process
         if self._is_told or process is None:
-            return INTERRUPTED, ""
+            return 0
         with contextlib.suppress(OSError):  # it has just died, as its exit code will say
-            self._jobs.send((path, death))
+            self._jobs.send(asked)
         while not wait([process.sentinel, self._jobs], timeout=_LOOK):
             pass
         with contextlib.suppress(EOFError, OSError):
             if self._jobs.poll():
-                code, said, goes_on = self._jobs.recv()
+                found, said, goes_on = self._jobs.recv()
                 if not goes_on:
                     self._ended(process)
-                return code, f"{where}: the code cannot be imported: {said}" if code == UNFIT else ""
-        code = self._ended(process) or INTERRUPTED  # 0: it was told to stop before it had begun
-        if code == -signal.SIGKILL and memory.kills() > before:
-            return NO_MEMORY, f"{where}: {memory.KILLED}"
-        return code, ""
+                return found, said
+        return self._ended(process)
 
     def _start(self, target: Callable[..., None], args: tuple[Any, ...]) -> SpawnProcess:
         self._process = _CONTEXT.Process(target=target, args=args, name="run")
@@ -196,7 +215,7 @@ class Keeper:
         from submitit.helpers import DelayedSubmission  # pyright: ignore[reportMissingImports]
 
         self.stop()
-        return DelayedSubmission(Keeper(self.folder, self.patience, self.retries, self.nodes), turns)
+        return DelayedSubmission(Keeper(self.folder, self.patience, self.retries, self.nodes, self.further), turns)
 
 
 def _number() -> int:

@@ -62,6 +62,7 @@ class Event:
 
 
 OnEvent = Callable[[Event], None]
+Resolve = Callable[..., Plan]  # of the keyword ``records``
 
 
 class Launch:
@@ -76,6 +77,7 @@ class Launch:
         execution: How pretrainings are executed.
         until: A moment of the monotonic clock: no run begins whose estimate ends later, unless it takes longer than
             all the time from now on. None for no limit.
+        again: Makes the plan from the records again, in another process. None where no job outlives this one.
     """
 
     def __init__(
@@ -87,8 +89,9 @@ class Launch:
         on_event: OnEvent,
         execution: Execution = ALONE,
         until: float | None = None,
+        again: Resolve | None = None,
     ) -> None:
-        self.until = until
+        self.until, self.again = until, again
         self.plan, self.records, self.retries, self.deadline = plan, records, retries, deadline
         self.on_event, self.execution = on_event, execution
         self.summary = Summary()
@@ -102,7 +105,7 @@ class Launch:
         self.settled = len(plan.runs) - len(self.todo)
         self.attempts: Counter[str] = Counter()
         self.shares: dict[str, float] = {}  # active run -> the share that is trained
-        self.again: dict[str, float] = {}  # finished run that is trained again for its weights -> the share that is
+        self.repeated: dict[str, float] = {}  # finished run that is trained again for its weights -> the share that is
         self._waiting: dict[str, str] = {}  # active run -> the one whose weights it waits for
         self.trained = 0.0  # planned seconds of runs finished here
         self.started = time.monotonic()
@@ -201,9 +204,9 @@ class Launch:
         if progress:
             again, share = progress.get("again", ""), progress["step"] / progress["steps"]
             if again:
-                self._waiting[run.id], self.again[again] = again, share
+                self._waiting[run.id], self.repeated[again] = again, share
             elif before := self._waiting.pop(run.id, ""):
-                self.again[before] = 1.0
+                self.repeated[before] = 1.0
             self.shares[run.id] = 0.0 if again else share
             label = f"{self.plan.label(again)}, again for its weights" if again else label
         event = Event(
@@ -260,7 +263,7 @@ class Launch:
         None before a twentieth of all work is done, or two minutes have passed: until then most of the time went into
         starting.
         """
-        active = [*self.shares.items(), *self.again.items()]
+        active = [*self.shares.items(), *self.repeated.items()]
         going = sum(self.planned_seconds(run_id) * share for run_id, share in active)
         begun = sum(self.planned_seconds(run_id) for run_id, _ in active)
         left = sum(map(self.planned_seconds, self.todo)) + begun - going

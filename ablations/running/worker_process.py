@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from ablations.running.exit_codes import UNFIT
 from ablations.running.signals import follow_parent
@@ -33,7 +34,8 @@ def main(jobs: Connection, nodes: str = "", environment: Mapping[str, str] | Non
         jobs: Where it receives files of `ablations.running.job.Job.save`, each with how the last attempt at the run
             died (see `ablations.running.worker.attempt`). It answers with a code of `exit_codes`, what else is known,
             and whether it takes another. If the code cannot be imported, as on a node without torch, it answers `UNFIT`
-            and the reason.
+            and the reason. Asked with what `ablations.running.phases.told` returned, and files of jobs that are seen,
+            it answers with those that follow.
         nodes: The folder of `ablations.running.ranks.further.calling`, where further nodes wait.
         environment: Variables of this worker, such as its devices.
     """
@@ -43,6 +45,7 @@ def main(jobs: Connection, nodes: str = "", environment: Mapping[str, str] | Non
     try:
         from ablations.running import worker
         from ablations.running.between import free, resident
+        from ablations.running.phases import further
     except ImportError as error:
         jobs.send((UNFIT, f"{type(error).__name__}: {error}", False))
         return
@@ -50,16 +53,19 @@ def main(jobs: Connection, nodes: str = "", environment: Mapping[str, str] | Non
     gc.freeze()  # what is imported is never freed: a search for free memory looks at the run's objects alone
     goes_on, most = True, 0
     while goes_on and (received := _received(jobs, stop)) is not None:
-        path, death = received
-        code, is_sound = worker.work(path, stop.is_set, Path(nodes) if nodes else None, death)
+        asked, known = received
+        if isinstance(asked, bytes):
+            jobs.send((further(asked, known), "", True))
+            continue
+        code, is_sound = worker.work(asked, stop.is_set, Path(nodes) if nodes else None, known)
         free()
         most = most or resident() + _GROWTH
         goes_on = is_sound and not stop.is_set() and resident() <= most
         jobs.send((code, "", goes_on))
 
 
-def _received(jobs: Connection, stop: threading.Event) -> tuple[str, tuple[int, str] | None] | None:
-    """The next job; None if there is none, or if this process is told to stop."""
+def _received(jobs: Connection, stop: threading.Event) -> tuple[Any, Any] | None:
+    """The next job or question; None if there is none, or if this process is told to stop."""
     while not stop.is_set():
         try:
             if jobs.poll(_LOOK):

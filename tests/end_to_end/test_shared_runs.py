@@ -51,7 +51,7 @@ def test_processes_that_share_a_run_have_as_many_threads_as_it_was_given(tmp_pat
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     records, executor = Records(tmp_path / "results"), Local()
     (records.folder / "records").mkdir(parents=True)
-    found = plan(grids.read(tiny.grid(tmp_path, rates="[0.4]", seeds=1, steps=2)), "smoke", records=records)
+    found = plan(grids.read(tiny.grid(tmp_path, rates="[0.15]", seeds=1, steps=2)), "smoke", records=records)
     executor.threads = cores() + 1
     executor.run(Launch(found, records, 0, None, lambda event: None, TWO))
     (record,) = records.all()

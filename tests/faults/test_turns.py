@@ -5,17 +5,19 @@ import os
 import signal
 import time
 from collections import Counter
+from functools import partial
 
 import pytest
 
 from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
-from ablations.running import attempts, keeper, worker
+from ablations.running import attempts, keeper, phases, worker
 from ablations.running.execute import execute
 from ablations.running.executor import Executor
 from ablations.running.exit_codes import AGAIN, FOUND, HELD, INTERRUPTED, RECORDED, SPENT
 from ablations.running.launch import Launch
+from ablations.running.launchers import registered
 from lightning_modules.config import Settings
 from lightning_modules.tasks import TASKS, pins
 from lightning_modules.training.recorder import Fitted, Interrupted
@@ -25,6 +27,7 @@ from tests.forking import forked
 from tests.toy import toy_task
 from tests.unit.run_graphs import planned
 
+SEARCH = "search:\n  axes: {optimizer.peak_lr: [1.0e-3, 3.0e-3]}\n  metric: heldout.loss\n  seeds: 2\n"
 RATES = "[0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6]"
 
 
@@ -45,7 +48,7 @@ class Forked(Executor):
         return self.width
 
     def submit(self, launch, turns):
-        job = keeper.Keeper(".", 60.0, launch.retries)
+        job = keeper.Keeper(".", 60.0, launch.retries, further=phases.told(launch, 1, {}, self.turn))
         self.jobs += [forked(lambda one=one: job(one)[0]) for one in turns]
         return self.jobs[-len(turns) :]
 
@@ -282,6 +285,55 @@ def test_a_new_launcher_watches_the_jobs_of_a_dead_one(cached, quick):
     assert again.finish().outcomes == {"done": 4}
     assert again.summary.elsewhere >= 1
     assert Counter(run for run, _ in of(told)) == {run.id: 1 for run in launch.plan.runs}
+
+
+def searching(cached, **options):
+    """A launch whose plan has an open search of four trials, and what makes the plan again."""
+    launch, records = started(cached, extra=SEARCH, rates="[0.15]", **options)
+    launch.again = partial(plan, launch.plan.grid, "smoke")
+    return launch, records, lambda: launch.again(records=records)
+
+
+def test_where_no_launcher_lives_a_job_goes_on_to_the_next_phase(cached, quick):
+    launch, _, again = searching(cached)
+    turns, further = written(launch, cached), phases.told(launch, 1, {}, 600.0)
+    assert keeper.Keeper(".", 5.0, 1, further=further)(turns) == (RECORDED, "")
+    assert again().is_finished
+    runs = [run for run, _ in of(quick[0])]
+    assert len(runs) == len(set(runs)) == 6
+
+
+def test_while_a_launcher_of_the_grid_lives_it_alone_knows_what_follows(cached, quick):
+    launch, records, _ = searching(cached)
+    turns, further = written(launch, cached), phases.told(launch, 1, {}, 600.0)
+    with registered(records, ["0" * 16], launch.plan.grid.name, "smoke"):
+        keeper.Keeper(".", 5.0, 1, further=further)(turns)
+    assert len(of(quick[0])) == len(launch.plan.runs) == 4
+
+
+def test_jobs_that_find_the_same_make_each_run_once(cached, quick):
+    """The launcher dies while the trials are made. A run of the next phase kills its process each time."""
+    launch, records, again = searching(cached, seeds=4)
+    told, obstacles = quick
+    poison = launch.plan.awaited[0]
+    for run in launch.plan.runs:
+        obstacles[run.id] = lambda watch: time.sleep(0.1)
+    obstacles[poison.id] = die
+    child = forked(lambda: Forked(2).run(launch))
+    until(lambda: len(of(told)) >= 1)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    until(lambda: Counter(one.outcome for one in records.all()) == {"done": 7, "killed": 1})
+    until(lambda: not list(attempts.known(records)))
+    assert Counter(run for run, _ in of(told)) == {run.id: 1 for run in again().runs} | {poison.id: 2}
+
+
+def test_a_plan_that_cannot_be_made_again_costs_no_record(cached, quick):
+    launch, records, _ = searching(cached)
+    launch.again = partial(plan, launch.plan.grid, "no such scale")
+    turns, further = written(launch, cached), phases.told(launch, 1, {}, 600.0)
+    assert keeper.Keeper(".", 5.0, 1, further=further)(turns) == (RECORDED, "")
+    assert Counter(one.outcome for one in records.all()) == {"done": 4}
 
 
 @pytest.mark.parametrize("width", [1, 3])

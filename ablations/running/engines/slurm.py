@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import model_validator
 
 from ablations.core.machine import cores
+from ablations.running import phases
 from ablations.running.executor import Executor, Name
 from ablations.running.exit_codes import FAILED, INTERRUPTED, NO_MEMORY, RECORDED, UNFIT
 from ablations.running.keeper import Ending, Keeper, Turns
@@ -104,7 +105,8 @@ class Slurm(Executor):
         self._folder = launch.records.work_folder(next(iter(launch.todo))).parent / "slurm"
         made = submitit.LocalExecutor if local else submitit.SlurmExecutor
         self._engine = made(self._folder, max_num_timeout=self.options.timeouts)
-        minutes = limit(self.options, max(map(launch.planned_seconds, launch.todo)))
+        runs = (*launch.todo, *(run.id for run in launch.plan.awaited))
+        minutes = limit(self.options, max(map(launch.planned_seconds, runs)))
         self._engine.update_parameters(**(self._of_processes(minutes) if local else self._of_sbatch(minutes)))
 
     def _of_processes(self, minutes: int) -> dict[str, Any]:
@@ -138,7 +140,8 @@ class Slurm(Executor):
     def submit(self, launch: Launch, turns: Sequence[Turns]) -> Sequence[Any]:
         """See `Executor.submit`."""
         patience = max(5.0, self.options.grace - 5.0)
-        keeper = Keeper(str(project()), patience, launch.retries, self.nodes)
+        further = phases.told(launch, self.threads, self.environment(), self.turn)
+        keeper = Keeper(str(project()), patience, launch.retries, self.nodes, further)
         try:
             jobs = self._engine.map_array(keeper, turns)
         except Exception as error:
