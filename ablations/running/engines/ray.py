@@ -37,7 +37,7 @@ from lightning_modules.training.execution import Execution
 _NOTICED = 20.0  # seconds until a cluster knows that a node is gone, whose tasks it lost
 _BEREFT = 300.0  # seconds that a cluster may be without a node that can hold a run
 _NODE = ".node"  # behind the name of a job's diary: the id of the node that it is on
-_TRY = "import ray, sys; ray.init(address=sys.argv[1], log_to_driver=False, logging_level='ERROR')"
+_TRY = "import ray, sys\nray.init(address=sys.argv[1], log_to_driver=False, logging_level='ERROR')"
 
 
 class RayOptions(Settings):
