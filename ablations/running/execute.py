@@ -20,7 +20,6 @@ from ablations.running.inline import Inline
 from ablations.running.launch import Event, Launch, OnEvent, Resolve
 from ablations.running.launchers import registered
 from ablations.running.local import Local
-from ablations.running.ranks import devices
 from ablations.running.signals import TimeUp, ending, limited
 from ablations.running.summary import Summary
 from ablations.schema.kinds import KINDS
@@ -71,7 +70,9 @@ def suited(executor: Asked, plan: Plan, execution: Execution = ALONE) -> Executo
         ConfigError: See `chosen`; for an execution that the executor, this machine or a run does not allow.
     """
     engine = chosen(executor)
-    if wrong := dict.fromkeys([*engine.problems(execution), *devices.problems(plan.pending, execution)]):
+    shared = {id(run.system): run.system for run in plan.pending if run.kind == "pretrain"}.values()
+    wrong = [problem for system in shared for problem in execution.problems(system.model, system.training)]
+    if wrong := dict.fromkeys([*engine.problems(execution), *wrong]):
         raise ConfigError(wrong)
     return engine
 

@@ -6,6 +6,7 @@ several in turn, so that ten thousand small runs are not ten thousand jobs.
 
 import json
 import os
+import signal
 import time
 import uuid
 from abc import ABC, abstractmethod
@@ -20,7 +21,6 @@ from pydantic import BeforeValidator, ValidationError
 from ablations.running.exit_codes import HELD, UNFIT
 from ablations.running.keeper import Ending, Turns
 from ablations.running.launch import Launch
-from ablations.running.ranks.devices import one_node
 from ablations.running.worker import note
 from ablations.schema.run import Run
 from lightning_modules.config import ConfigError, Problem, Settings, problems
@@ -109,7 +109,9 @@ class Executor(ABC):
 
     def problems(self, execution: Execution) -> Iterator[Problem]:
         """What is in the way of executing runs like this, told before any begins."""
-        yield from one_node(execution)
+        if execution.nodes > 1:
+            text = f"{execution.nodes} machines share a run under --executor slurm alone. Here use --devices."
+            yield Problem("num-nodes", text)
 
     def check_machine(self) -> None:  # noqa: B027, most need nothing
         """Checks that this machine has what the executor needs, before text is prepared for runs.
@@ -153,12 +155,8 @@ class Executor(ABC):
         time.sleep(self.poll)
 
     @abstractmethod
-    def stop(self, jobs: Sequence[Any]) -> None:
-        """Tells jobs to write their checkpoints and end; those that wait leave the queue."""
-
-    @abstractmethod
-    def kill(self, jobs: Sequence[Any]) -> None:
-        """Ends jobs at once."""
+    def send(self, jobs: Sequence[Any], number: signal.Signals) -> None:
+        """Sends jobs a signal. At SIGTERM they write checkpoints and end, or leave the queue; at SIGKILL they end at once."""
 
     def close(self) -> None:  # noqa: B027, some have nothing
         """Disconnects from where the runs were made; called once, also if `open` raised."""
@@ -253,21 +251,21 @@ class Executor(ABC):
             active.began = now if launch.records.is_locked(run.id) else None
         elif active.ended is None and now - active.began > launch.deadline:
             active.stopped, active.ended = run.id, now
-            self.stop([active.job])
+            self.send([active.job], signal.SIGTERM)
         elif active.ended is not None and now - active.ended > self.grace:
-            self.kill([active.job])
+            self.send([active.job], signal.SIGKILL)
 
     def _end_all(self, patience: float) -> None:
         """Tells every job to stop, and kills those that have not stopped after some seconds."""
         until = time.monotonic() + patience
         try:
             if self.active and patience:
-                self.stop([active.job for active in self.active])
+                self.send([active.job for active in self.active], signal.SIGTERM)
             while self.active and time.monotonic() < until:
                 self.active = [active for active in self.active if self.ending(active.job) is None]
                 if self.active:
                     self.wait()
         finally:  # a second signal jumps here at once
             if self.active:
-                self.kill([active.job for active in self.active])
+                self.send([active.job for active in self.active], signal.SIGKILL)
             self.active.clear()

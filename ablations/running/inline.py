@@ -1,5 +1,6 @@
 """The executor that makes runs one by one in this process: for tests, debugging and Windows."""
 
+import signal
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
@@ -64,8 +65,5 @@ class Inline(Executor):
         if not self.active:
             super().wait()
 
-    def stop(self, jobs: Sequence[Ending]) -> None:
-        """See `Executor.stop`."""
-
-    def kill(self, jobs: Sequence[Ending]) -> None:
-        """See `Executor.kill`."""
+    def send(self, jobs: Sequence[Ending], number: signal.Signals) -> None:
+        """See `Executor.send`. A job that was submitted has ended."""

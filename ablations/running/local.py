@@ -24,7 +24,6 @@ from ablations.running.executor import Executor
 from ablations.running.exit_codes import HELD
 from ablations.running.keeper import Ending, Turns
 from ablations.running.launch import Launch
-from ablations.running.ranks import devices
 from ablations.running.signals import BELL, ENDING
 from ablations.running.worker_process import bare_main, main
 from lightning_modules import speed
@@ -93,7 +92,9 @@ class Local(Executor):
     def problems(self, execution: Execution) -> Iterator[Problem]:
         """See `Executor.problems`."""
         yield from super().problems(execution)
-        yield from devices.too_many(execution)
+        if execution.devices > (count := len(names := gpus()) or cores()):
+            noun = f"GPU{'s' * (count != 1)}" if names else "processor cores and no GPU"
+            yield Problem("devices", f"{execution.devices} are needed, and this machine has {count} {noun}")
 
     def warm_up(self) -> None:
         """Starts the fork server, which imports torch."""
@@ -110,7 +111,9 @@ class Local(Executor):
         """See `Executor.open`."""
         if sys.platform == "win32":
             raise OSError("the local executor needs Linux or macOS. Use `--executor inline`")
-        self.slots = devices.shared(self.slots, launch.execution.devices)
+        devices = launch.execution.devices
+        groups = [self.slots[first : first + devices] for first in range(0, len(self.slots) - devices + 1, devices)]
+        self.slots = [{name: ",".join(slot[name] for slot in group) for name in group[0]} for group in groups]
 
     def room(self) -> int:
         """See `Executor.room`. A worker that makes no further run has its slot, and device, until it has ended."""
@@ -169,19 +172,16 @@ class Local(Executor):
         else:
             super().wait()
 
-    def stop(self, jobs: Sequence[_Worker]) -> None:
-        """See `Executor.stop`."""
+    def send(self, jobs: Sequence[_Worker], number: signal.Signals) -> None:
+        """See `Executor.send`."""
         for worker in jobs:
-            worker.process.terminate()
-
-    def kill(self, jobs: Sequence[_Worker]) -> None:
-        """See `Executor.kill`."""
-        for worker in jobs:
-            worker.process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                if worker.process.exitcode is None and worker.process.pid:
+                    os.kill(worker.process.pid, number)
 
     def close(self) -> None:
         """See `Executor.close`."""
-        self.kill(self.workers)
+        self.send(self.workers, signal.SIGKILL)
         for worker in self.workers:
             worker.process.join()
             worker.jobs.close()

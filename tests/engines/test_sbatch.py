@@ -154,8 +154,8 @@ def test_while_the_controller_does_not_answer_no_job_is_given_up(cluster, submit
 
 def test_jobs_are_stopped_and_killed(cluster, submitted):
     engine, jobs = submitted()
-    engine.stop(jobs)
-    engine.kill(jobs[:1])
+    engine.send(jobs, signal.SIGTERM)
+    engine.send(jobs[:1], signal.SIGKILL)
     assert (cluster / "cancelled").read_text() == "42_0 42_1\n--signal=KILL 42_0\n"
 
 

@@ -56,13 +56,9 @@ class Forked(Executor):
         found, status = os.waitpid(job, os.WNOHANG)
         return keeper.Ending(os.waitstatus_to_exitcode(status)) if found else None
 
-    def stop(self, jobs):
+    def send(self, jobs, number):
         for job in jobs:
-            os.kill(job, signal.SIGTERM)
-
-    def kill(self, jobs):
-        for job in jobs:
-            os.kill(job, signal.SIGKILL)
+            os.kill(job, number)
 
 
 @pytest.fixture

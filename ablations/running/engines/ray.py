@@ -176,15 +176,10 @@ class Ray(Executor):
             return None
         return Ending(-signal.SIGKILL, f"Ray: {type(error).__name__}: {' '.join(str(error).split())[:300]}")
 
-    def stop(self, jobs: Sequence[Any]) -> None:
-        """See `Executor.stop`."""
+    def send(self, jobs: Sequence[Any], number: signal.Signals) -> None:
+        """See `Executor.send`."""
         for task, *_ in jobs:
-            self._ray.cancel(task, force=False)
-
-    def kill(self, jobs: Sequence[Any]) -> None:
-        """See `Executor.kill`."""
-        for task, *_ in jobs:
-            self._ray.cancel(task, force=True)
+            self._ray.cancel(task, force=number == signal.SIGKILL)
 
     def close(self) -> None:
         """See `Executor.close`. A cluster that was started here ends."""

@@ -164,11 +164,11 @@ class Slurm(Executor):
         first, *further = (job.task(number) for number in range(self.nodes))
         for task in () if first.paths.result_pickle.exists() else further:
             if task.paths.result_pickle.exists() and (ending := self._result(task)).code != RECORDED:
-                self.kill([job])  # the others would wait
+                self.send([job], signal.SIGKILL)  # the others would wait
                 return ending if ending.code == UNFIT else replace(ending, code=FAILED)
         ending = self._ending(first)
         if ending and ending.code == UNFIT and further:
-            self.kill([job])
+            self.send([job], signal.SIGKILL)
         return ending
 
     def _ending(self, submitted: Any) -> Ending | None:
@@ -233,15 +233,8 @@ class Slurm(Executor):
             return ""
         return next((word.partition("=")[2] for word in done.stdout.split() if word.startswith("JobState=")), "")
 
-    def stop(self, jobs: Sequence[Any]) -> None:
-        """See `Executor.stop`. Slurm sends SIGTERM, and SIGKILL after its KillWait of usually 30 seconds."""
-        self._signal(jobs, signal.SIGTERM)
-
-    def kill(self, jobs: Sequence[Any]) -> None:
-        """See `Executor.kill`."""
-        self._signal(jobs, signal.SIGKILL)
-
-    def _signal(self, jobs: Sequence[Any], number: signal.Signals) -> None:
+    def send(self, jobs: Sequence[Any], number: signal.Signals) -> None:
+        """See `Executor.send`. Slurm sends SIGKILL by itself after its KillWait of usually 30 seconds."""
         ids = [submitted.job_id for submitted in jobs]
         if self.options.cluster == "slurm":
             force = ["--signal=KILL"] if number == signal.SIGKILL else []

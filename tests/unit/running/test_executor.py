@@ -58,11 +58,8 @@ class Made(Executor):
                 worker.keep(Run.read(data.run), self.records, {"outcome": "done"}, "", 1)
         return ending
 
-    def stop(self, jobs):
-        self.told += [("stop", Path(job).parent.name) for job in jobs]
-
-    def kill(self, jobs):
-        self.told += [("kill", Path(job).parent.name) for job in jobs]
+    def send(self, jobs, number):
+        self.told += [(number, Path(job).parent.name) for job in jobs]
 
     def close(self):
         self.opened.append(False)
@@ -210,7 +207,7 @@ def test_an_unfit_node_ends_the_launch_before_anything_is_written(made):
     engine.script |= {run_id: [None, Ending(INTERRUPTED)] for run_id in ids[1:]}
     with pytest.raises(ConfigError, match="node n1"):
         engine.run(launch)
-    assert [kind for kind, _ in engine.told] == ["stop"] * 3
+    assert [kind for kind, _ in engine.told] == [signal.SIGTERM] * 3
     assert list(launch.records.all()) == []
     assert engine.opened == [True, False]
 
@@ -233,7 +230,7 @@ def test_interrupted_the_jobs_are_stopped_and_those_that_stay_are_killed(made, e
     launch.begin = begun
     with pytest.raises(error):
         engine.run(launch)
-    assert engine.told == [("stop", ids[0]), ("stop", ids[1]), ("kill", ids[0])]
+    assert engine.told == [(signal.SIGTERM, ids[0]), (signal.SIGTERM, ids[1]), (signal.SIGKILL, ids[0])]
     assert list(launch.records.all()) == []
 
 
@@ -252,13 +249,13 @@ def test_a_deadline_counts_from_the_lock_and_not_in_the_queue(made):
         lock.acquire()
         return submit(*given)
 
-    def told(jobs, stop=engine.stop):
-        stop(jobs)
+    def told(jobs, number, send=engine.send):
+        send(jobs, number)
         lock.release()
 
-    engine.submit, engine.stop = submitted, told
+    engine.submit, engine.send = submitted, told
     engine.run(launch)
-    assert engine.told[:2] == [("stop", ids[0]), ("kill", ids[0])]
+    assert engine.told[:2] == [(signal.SIGTERM, ids[0]), (signal.SIGKILL, ids[0])]
     assert launch.records.get(ids[0]).outcome == "timeout"
 
 
