@@ -156,7 +156,7 @@ class Executor(ABC):
 
     @abstractmethod
     def send(self, jobs: Sequence[Any], number: signal.Signals) -> None:
-        """Sends jobs a signal. At SIGTERM they write checkpoints and end, or leave the queue; at SIGKILL they end at once."""
+        """Sends jobs SIGTERM, at which they write checkpoints and end or leave the queue, or SIGKILL."""
 
     def close(self) -> None:  # noqa: B027, some have nothing
         """Disconnects from where the runs were made; called once, also if `open` raised."""

@@ -14,18 +14,18 @@ import secrets
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 from ablations.running.exit_codes import AGAIN, INTERRUPTED, LEAVING, NO_MEMORY, RECORDED, UNFIT
 from ablations.running.ranks import further, memory
 from ablations.running.ranks.further import NODES
-from ablations.running.worker_process import bare_main, main
+from ablations.running.worker_process import Worker, bare_main
 
 _LOOK = 0.5  # seconds: an engine may interrupt Python code, but no system call
 _CONTEXT = multiprocessing.get_context("spawn")
@@ -83,8 +83,8 @@ class Keeper:
         self.folder, self.patience, self.retries, self.nodes = folder, patience, retries, nodes
         self.further = further
         self._token = secrets.token_hex(4)  # the same on all nodes of one attempt
-        self._process: SpawnProcess | None = None
-        self._jobs: Connection | None = None
+        self._process: BaseProcess | None = None
+        self._worker: Worker | None = None
         self._is_told = False  # to stop
 
     def __call__(self, turns: Turns) -> tuple[int, str]:
@@ -129,7 +129,10 @@ class Keeper:
         name = f"{NODES}{self._token}-{os.environ.get('SLURM_RESTART_COUNT', '0')}"
         folder = Path(path).with_name(name)
         if node := _number():
-            code = self._ended(self._start(further.main, (path, str(folder), node)))
+            self._process = _CONTEXT.Process(target=further.main, args=(path, str(folder), node), name="node")
+            with bare_main():
+                self._process.start()
+            code = self._ended(self._process)
             return code, f"node {socket.gethostname()}: what takes part there ended with code {code}" if code else ""
         with further.calling(folder):
             return self._make(path, None, str(folder))
@@ -149,32 +152,22 @@ class Keeper:
 
     def _answer(self, asked: tuple[Any, Any], nodes: str = "") -> int | tuple[Any, str]:
         """What the worker answers that is there, or a new one; its exit code if it ends without an answer."""
-        if self._process is None or self._jobs is None:
-            self._jobs, there = _CONTEXT.Pipe()
-            self._start(main, (there, nodes))
-            there.close()
-        process = self._process
-        if self._is_told or process is None:
+        if self._worker is None:
+            self._worker = Worker(_CONTEXT, nodes)
+            self._process = self._worker.process
+        worker = self._worker
+        if self._is_told:
             return 0
-        with contextlib.suppress(OSError):  # it has just died, as its exit code will say
-            self._jobs.send(asked)
-        while not wait([process.sentinel, self._jobs], timeout=_LOOK):
+        worker.ask(*asked)
+        while not wait([worker.process.sentinel, worker.jobs], timeout=_LOOK):
             pass
-        with contextlib.suppress(EOFError, OSError):
-            if self._jobs.poll():
-                found, said, goes_on = self._jobs.recv()
-                if not goes_on:
-                    self._ended(process)
-                return found, said
-        return self._ended(process)
+        answer = worker.answer()
+        if answer is None or not worker.goes_on:
+            self._worker, code = None, self._ended(worker.process)
+            return answer or code
+        return answer
 
-    def _start(self, target: Callable[..., None], args: tuple[Any, ...]) -> SpawnProcess:
-        self._process = _CONTEXT.Process(target=target, args=args, name="run")
-        with bare_main():
-            self._process.start()
-        return self._process
-
-    def _ended(self, process: SpawnProcess) -> int:
+    def _ended(self, process: BaseProcess) -> int:
         """Waits for the end of a process; returns its exit code."""
         while not wait([process.sentinel], timeout=_LOOK):
             pass

@@ -13,10 +13,8 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from multiprocessing import forkserver, resource_tracker
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from multiprocessing.connection import wait
 from typing import ClassVar
 
 from ablations.core.machine import cores, gpus
@@ -25,7 +23,7 @@ from ablations.running.exit_codes import HELD
 from ablations.running.keeper import Ending, Turns
 from ablations.running.launch import Launch
 from ablations.running.signals import BELL, ENDING
-from ablations.running.worker_process import bare_main, main
+from ablations.running.worker_process import Worker, bare_main
 from lightning_modules import speed
 from lightning_modules.config import Problem, Settings, knob
 from lightning_modules.training.execution import Execution
@@ -42,30 +40,19 @@ class LocalOptions(Settings):
     fresh_process: bool = knob(False, "Whether each run has a process of its own, which makes no other.")
 
 
-@dataclass(eq=False)
-class _Worker:
-    """A process that makes runs in a slot."""
+class _Worker(Worker):
+    """A worker in a slot."""
 
-    slot: dict[str, str]
-    process: BaseProcess
-    jobs: Connection
-    has_run: bool = False
-    goes_on: bool = True  # whether it takes another run
+    def __init__(self, slot: dict[str, str]) -> None:
+        seen = {_VISIBLE: os.environ[_VISIBLE]} if _VISIBLE in os.environ else {}
+        with _signals_held():
+            super().__init__(_context(), environment=seen | slot)
+        self.slot, self.has_run = slot, False
 
     @property
     def is_free(self) -> bool:
         """Whether it can take a run."""
         return self.goes_on and not self.has_run and self.process.is_alive()
-
-    def answer(self) -> int | None:
-        """The code that its run came to; None while it makes it, or if it died."""
-        try:
-            if not self.jobs.poll():
-                return None
-            code, _, self.goes_on = self.jobs.recv()
-        except (EOFError, OSError):
-            return None
-        return code
 
 
 class Local(Executor):
@@ -126,34 +113,26 @@ class Local(Executor):
         for one in turns:
             worker = next((worker for worker in self.workers if worker.is_free), None) or self._start()
             worker.has_run = True
-            with contextlib.suppress(OSError):  # it has just died, as its exit code will say
-                worker.jobs.send((*one.configs, None))
+            worker.ask(one.configs[0], None)
             taken.append(worker)
         return taken
 
     def _start(self) -> _Worker:
-        used = [worker.slot for worker in self.workers]
-        slot = next(slot for slot in self.slots if slot not in used or not slot)
-        seen = {_VISIBLE: os.environ[_VISIBLE]} if _VISIBLE in os.environ else {}
-        here, there = multiprocessing.Pipe()
-        process = _context().Process(target=main, args=(there,), kwargs={"environment": seen | slot}, name="worker")
-        with bare_main(), _signals_held():
-            process.start()
-        there.close()
-        self.workers.append(worker := _Worker(slot, process, here))
-        return worker
+        used = [worker.slot for worker in self.workers if worker.has_run or worker.process.is_alive()]
+        self.workers.append(_Worker(next(slot for slot in self.slots if slot not in used or not slot)))
+        return self.workers[-1]
 
     def ending(self, job: _Worker) -> Ending | None:
         """See `Executor.ending`."""
         exited = job.process.exitcode  # before its answer: it may answer and end
-        code = job.answer()
-        if code is None and exited is None:
+        answer = job.answer()
+        if answer is None and exited is None:
             return None
         job.has_run = False
         if self.options.fresh_process and exited is None:
             job.goes_on = False
             job.jobs.close()
-        return Ending(exited or HELD if code is None else code)  # one that ended by itself has not begun it
+        return Ending(answer[0] if answer else exited or HELD)  # one that ended by itself has not begun it
 
     def _reap(self) -> None:
         """Forgets the workers that have ended, once their jobs have."""

@@ -1,10 +1,12 @@
-"""The entry point of a worker, the process that makes runs one after another: its signals, its end with the launcher.
+"""A worker, the process that makes runs one after another: its entry point, its signals, its end with the launcher.
 
 Before that it imports only the standard library: other imports may take seconds on a busy machine, and the launcher
 may die meanwhile.
 """
 
+import contextlib
 import gc
+import multiprocessing
 import os
 import signal
 import sys
@@ -13,6 +15,8 @@ import types
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +26,44 @@ from ablations.running.signals import follow_parent
 _GROWTH = 2 << 30  # bytes that a worker may have more than after its first run; 150 small runs add 3 MB
 _LOOK = 0.25  # seconds between looks whether it is told to stop, while it has no run
 _STOPPING = {getattr(signal, name) for name in ("SIGTERM", "SIGUSR2") if hasattr(signal, name)}
+
+
+class Worker:
+    """A worker, as whoever gives it runs sees it.
+
+    Args:
+        context: How its process starts.
+        nodes: See `main`.
+        environment: See `main`.
+
+    Attributes:
+        process: Its process.
+        jobs: Where it is asked and answers.
+        goes_on: Whether it takes another run.
+    """
+
+    def __init__(self, context: BaseContext, nodes: str = "", environment: Mapping[str, str] | None = None) -> None:
+        self.jobs, there = multiprocessing.Pipe()
+        self.process: BaseProcess = context.Process(target=main, args=(there, nodes, environment), name="worker")  # pyright: ignore[reportAttributeAccessIssue]  # of all contexts
+        with bare_main():
+            self.process.start()
+        there.close()
+        self.goes_on = True
+
+    def ask(self, asked: str | bytes, known: Any) -> None:
+        """Gives it a run, or a question: see `main`."""
+        with contextlib.suppress(OSError):  # it has just died, as its exit code will say
+            self.jobs.send((asked, known))
+
+    def answer(self) -> tuple[Any, str] | None:
+        """What its run came to, or its answer, and what else is known; None while there is none, or if it died."""
+        try:
+            if not self.jobs.poll():
+                return None
+            found, said, self.goes_on = self.jobs.recv()
+        except (EOFError, OSError):
+            return None
+        return found, said
 
 
 def main(jobs: Connection, nodes: str = "", environment: Mapping[str, str] | None = None) -> None:

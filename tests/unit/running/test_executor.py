@@ -11,7 +11,7 @@ from ablations.core import provenance
 from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
-from ablations.running import attempts, keeper, worker
+from ablations.running import attempts, keeper, worker, worker_process
 from ablations.running.executor import Executor
 from ablations.running.exit_codes import DISK_FULL, HELD, INTERRUPTED, RECORDED, UNFIT
 from ablations.running.job import Job
@@ -152,7 +152,7 @@ def test_a_process_that_a_node_kills_for_memory_is_recorded_so_and_tried_again(
     counted = iter(count)
     with monkeypatch.context() as patched:
         patched.setattr(memory, "kills", lambda: next(counted))
-        patched.setattr(keeper, "main", killed)
+        patched.setattr(worker_process, "main", killed)
         path = launch.prepare(launch.todo[ids[0]], 1, {})
         keeper.Keeper(".", 1.0, 0)(keeper.Turns((str(path),), str(tmp_path / "diary")))
     *_, (_, *said, again) = map(json.loads, (tmp_path / "diary").read_text().splitlines())
