@@ -87,7 +87,6 @@ def main(jobs: Connection, nodes: str = "", environment: Mapping[str, str] | Non
     try:
         from ablations.running import worker
         from ablations.running.between import free, resident
-        from ablations.running.phases import further
     except ImportError as error:
         jobs.send((UNFIT, f"{type(error).__name__}: {error}", False))
         return
@@ -97,6 +96,8 @@ def main(jobs: Connection, nodes: str = "", environment: Mapping[str, str] | Non
     while goes_on and (received := _received(jobs, stop)) is not None:
         asked, known = received
         if isinstance(asked, bytes):
+            from ablations.running.phases import further  # pandas takes a second
+
             jobs.send((further(asked, known), "", True))
             continue
         code, is_sound = worker.work(asked, stop.is_set, Path(nodes) if nodes else None, known)
