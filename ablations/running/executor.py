@@ -123,9 +123,9 @@ class Executor(ABC):
     def warm_up(self) -> None:  # noqa: B027, most have nothing
         """Begins what takes seconds and can go on beside the preparation of text; does not wait for it."""
 
-    @abstractmethod
     def at_once(self) -> int | str:
         """How many runs it makes at a time, or in words that this is up to a cluster."""
+        return self.room()
 
     def open(self, launch: Launch) -> None:  # noqa: B027, some have nothing
         """Connects to where the runs are made and checks that they can be, before any is submitted.

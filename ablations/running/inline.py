@@ -33,10 +33,6 @@ class Inline(Executor):
             text = "this executor makes runs in one process each, which no other shares. Use --executor local."
             yield Problem("devices", text)
 
-    def at_once(self) -> int:
-        """See `Executor.at_once`."""
-        return 1
-
     def room(self) -> int:
         """See `Executor.room`."""
         return 1

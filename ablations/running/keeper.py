@@ -22,7 +22,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from ablations.running.exit_codes import AGAIN, INTERRUPTED, LEAVING, NO_MEMORY, RECORDED, UNFIT
+from ablations.running.exit_codes import AGAIN, INTERRUPTED, LEAVING, MOST_PUT_BACK, NO_MEMORY, RECORDED, UNFIT
 from ablations.running.ranks import further, memory
 from ablations.running.ranks.further import NODES
 from ablations.running.worker_process import Worker, bare_main
@@ -102,9 +102,10 @@ class Keeper:
 
     def _make_all(self, turns: Turns) -> tuple[int, str]:
         left, seen = list(turns.configs), set[str]()
+        was_put_back = 0 < int(os.environ.get("SLURM_RESTART_COUNT", "0")) <= MOST_PUT_BACK
         while left:
             seen.add(path := left.pop(0))
-            death = None
+            death = (INTERRUPTED, "") if was_put_back else None  # of an attempt on a node that was lost
             for tried in range(self.retries + 2):  # the last finds that there were enough, and records the one before
                 code, detail = self._make(path, death)
                 if code in (INTERRUPTED, UNFIT):

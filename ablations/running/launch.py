@@ -31,7 +31,6 @@ from lightning_modules.training.execution import ALONE, Execution
 
 _LOOK_AGAIN = 0.5  # seconds between looks at a run that another launcher makes
 _TELLING_SHARE, _TELLING_SECONDS = 0.05, 120.0  # of all work, and of time, after which the pace tells what is left
-_MOST_PUT_BACK = 20  # times a run may be put back without that counting: one that ends its node would go on for ever
 
 
 @dataclass(frozen=True)
@@ -317,7 +316,7 @@ class Launch:
         self.shares.pop(run.id, None)
         if code == exit_codes.LATE:
             self.summary.duplicates += 1
-        if code == exit_codes.INTERRUPTED and not forced and self.put_back[run.id] < _MOST_PUT_BACK:
+        if code == exit_codes.INTERRUPTED and not forced and self.put_back[run.id] < exit_codes.MOST_PUT_BACK:
             self.put_back[run.id] += 1  # somebody else stopped it: a scheduler that pre-empts, a node that goes down
             code = exit_codes.HELD
             with contextlib.suppress(Timeout), self.records.lock(run.id).acquire(timeout=0):

@@ -90,10 +90,6 @@ class Local(Executor):
                 _context()
                 forkserver.ensure_running()
 
-    def at_once(self) -> int:
-        """See `Executor.at_once`."""
-        return len(self.slots)
-
     def open(self, launch: Launch) -> None:
         """See `Executor.open`."""
         if sys.platform == "win32":
@@ -136,11 +132,10 @@ class Local(Executor):
 
     def _reap(self) -> None:
         """Forgets the workers that have ended, once their jobs have."""
-        for worker in self.workers:
-            if not worker.has_run and not worker.process.is_alive():
-                worker.process.join()
-                worker.jobs.close()
-        self.workers = [worker for worker in self.workers if worker.has_run or worker.process.is_alive()]
+        for worker in [worker for worker in self.workers if not (worker.has_run or worker.process.is_alive())]:
+            worker.process.join()
+            worker.jobs.close()
+            self.workers.remove(worker)
 
     def wait(self) -> None:
         """See `Executor.wait`."""

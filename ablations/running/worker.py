@@ -95,7 +95,7 @@ def attempt(
         on_progress: Receives the content of ``progress.json`` whenever it is written.
         nodes: See `Watch`.
         death: How the last attempt died that has no record, if anybody knows: the code of its process, and what else is
-            known.
+            known. One that was interrupted does not count.
     """
     run, records = Run.read(job.run), Records(job.results_dir)
     lock = records.lock(run.id)
@@ -137,6 +137,8 @@ def _attempt(run: Run, records: Records, watch: Watch, job: Job, death: tuple[in
     if earlier is not None and earlier.final:
         return FOUND
     folder = cached.folder(watch.folder)
+    if death and death[0] == INTERRUPTED:
+        attempt_files.end(records, run.id)  # it does not count
     if dead := attempt_files.of(records, run.id):  # of whose end no launcher has heard
         outcome, detail = "killed", f"{dead.place} ended without a record"
         if death:

@@ -41,9 +41,6 @@ class Forked(Executor):
         super().__init__()
         self.width, self.jobs = width, []
 
-    def at_once(self):
-        return self.width
-
     def room(self):
         return self.width
 
@@ -154,6 +151,20 @@ def test_a_job_that_is_put_back_goes_on_with_its_own_run_and_repeats_no_attempt(
         (last, RECORDED, False),
     ]
     assert records.get(own).provenance["attempts"] == 1
+
+
+@pytest.mark.parametrize(("restarts", "counted"), [(0, 2), (1, 1), (20, 1), (21, 2)])
+def test_an_attempt_on_a_node_that_was_lost_does_not_count_unless_that_happens_often(
+    cached, quick, monkeypatch, restarts, counted
+):
+    """Slurm puts the job back by itself: the process that made the run is gone without a word."""
+    launch, records = started(cached, rates="[0.15]", seeds=1)
+    turns = written(launch, cached)
+    attempts.begin(records, launch.plan.runs[0].id, 1, "")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", str(restarts))
+    keeper.Keeper(".", 5.0, 1)(turns)
+    (record,) = records.all()
+    assert (record.outcome, record.provenance["attempts"]) == ("done", counted)
 
 
 def test_a_run_whose_process_fails_is_tried_again_by_a_new_worker(cached, quick):

@@ -41,9 +41,6 @@ class Made(Executor):
     def room(self):
         return self.options.width
 
-    def at_once(self):
-        return self.options.width
-
     def submit(self, launch, turns):
         self.submitted.append([Path(path).parent.name for one in turns for path in one.configs])
         return [one.configs[0] for one in turns]
