@@ -7,11 +7,14 @@ import psutil
 import pytest
 
 from ablations.core.store import Records
+from ablations.running import attempts as running
 from ablations.running.execute import execute
+from ablations.study import Study
 from lightning_modules.training.execution import Execution
 from tests import tiny
 from tests.engines.conftest import deadly, in_the_middle, interrupt, planned
-from tests.faults.support import attempts, contents, gone
+from tests.faults.support import attempts, contents, gone, until
+from tests.forking import forked
 
 pytest.importorskip("submitit")
 STAND_IN = {"kind": "slurm", "cluster": "local"}
@@ -85,6 +88,20 @@ def test_a_run_that_always_dies_costs_its_job_no_other(undisturbed, records):
     assert contents(records)[other] == expected[other]
     (said,) = {line for folder in records.work_folders() for line in submitted(folder)}
     assert "submitted in job" in said
+
+
+def test_a_job_whose_launcher_is_gone_continues_from_a_search_to_its_evaluation(records, tmp_path):
+    search = "search:\n  axes: {optimizer.peak_lr: [1.0e-3, 3.0e-3]}\n  metric: heldout.loss\n  seeds: 1\n"
+    grid = tiny.grid(tmp_path, rates="[0.15]", seeds=1, extra=search)
+    study = Study(grid, "smoke", results_dir=records.folder)
+    child = forked(lambda: study.run({**STAND_IN, "parallel": 1}))
+    until(lambda: any(running.known(records)), 300)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert not study.resolve().is_finished
+    until(lambda: study.resolve().is_finished, 300)
+    assert study.resolve().counts == {"done": 3}
+    assert all(record.provenance["attempts"] == 1 for record in records.all())
 
 
 @pytest.fixture(scope="module")
