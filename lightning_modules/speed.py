@@ -49,3 +49,4 @@ def settle(threads: int | None = None) -> None:
         mallopt(_M_TOP_PAD, 64 << 20)
     if threads is not None:
         torch.set_num_threads(threads)
+        os.environ["OMP_NUM_THREADS"] = str(threads)  # else Lightning sets others where processes share a training

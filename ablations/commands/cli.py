@@ -251,11 +251,11 @@ def _not_given(parameters: dict[str, Any]) -> dict[str, Any]:
 
 def _tell_cost(planned: Any, records: Any, executor: Any, execution: Any) -> None:
     from ablations.running import estimate
-    from ablations.running.execute import at_once, check_trunks, suited
+    from ablations.running.execute import check_trunks, suited
 
     engine = suited(executor, planned, execution)
     check_trunks(planned, records)
-    echo(estimate.cost(planned, at_once(engine)))
+    echo(estimate.cost(planned, engine.at_once()))
     for line in estimate.notes(planned, records):
         echo(line)
 

@@ -13,15 +13,13 @@ from ablations.core.store import Records, check_inside
 from ablations.planning import scales
 from ablations.planning.plan import Plan
 from ablations.planning.search_text import missing
-from ablations.running.engines.pool import Pool
 from ablations.running.engines.ray import Ray
 from ablations.running.engines.slurm import Slurm
 from ablations.running.executor import Executor
 from ablations.running.inline import Inline
-from ablations.running.launch import Event, Launch, OnEvent
+from ablations.running.launch import Event, Launch, OnEvent, Resolve
 from ablations.running.launchers import registered
 from ablations.running.local import Local
-from ablations.running.ranks import devices
 from ablations.running.signals import TimeUp, ending, limited
 from ablations.running.summary import Summary
 from ablations.schema.kinds import KINDS
@@ -37,7 +35,6 @@ __all__ = [
     "Event",
     "Executor",
     "Summary",
-    "at_once",
     "chosen",
     "execute",
     "execute_phases",
@@ -73,17 +70,11 @@ def suited(executor: Asked, plan: Plan, execution: Execution = ALONE) -> Executo
         ConfigError: See `chosen`; for an execution that the executor, this machine or a run does not allow.
     """
     engine = chosen(executor)
-    if wrong := dict.fromkeys([*engine.problems(execution), *devices.problems(plan.pending, execution)]):
+    shared = {id(run.system): run.system for run in plan.pending if run.kind == "pretrain"}.values()
+    wrong = [problem for system in shared for problem in execution.problems(system.model, system.training)]
+    if wrong := dict.fromkeys([*engine.problems(execution), *wrong]):
         raise ConfigError(wrong)
     return engine
-
-
-def at_once(engine: Executor) -> int | str:
-    """How many runs an executor makes at a time, or in words that this is up to a cluster."""
-    if isinstance(engine, Pool):
-        most = getattr(engine.options, "parallel", None)
-        return f"all at once for which {type(engine).__name__} has room" + (f" (parallel={most})" if most else "")
-    return len(engine.slots) if isinstance(engine, Local) else 1
 
 
 def execute(
@@ -96,6 +87,7 @@ def execute(
     on_event: OnEvent = lambda event: None,
     execution: Execution = ALONE,
     until: float | None = None,
+    again: Resolve | None = None,
 ) -> Summary:
     """Makes every pending run of a plan.
 
@@ -110,6 +102,8 @@ def execute(
         until: A moment of the monotonic clock. No run begins whose estimate ends later, unless it takes longer than all
             the time from now on. At that moment the active ones write their checkpoints and stop; `Summary.left` counts
             what is left. None for no limit.
+        again: Makes the plan from the records again, for jobs that outlive this process: so they go on to the runs that
+            follow a search. It is pickled. None if they are to make the runs of this plan alone.
 
     Raises:
         ConfigError: For an unknown executor, an unknown option, an engine that cannot make the runs; for an execution
@@ -122,7 +116,7 @@ def execute(
     """
     engine = suited(executor, plan, execution)
     check_trunks(plan, records)
-    launch = Launch(plan, records, retries, deadline, on_event, execution, until)
+    launch = Launch(plan, records, retries, deadline, on_event, execution, until, again)
     _check_writable(plan, records)
     if plan.pending:
         engine.check_machine()
@@ -145,6 +139,7 @@ def execute_phases(
     watch: Callable[[Plan], AbstractContextManager[OnEvent]],
     execution: Execution = ALONE,
     until: float | None = None,
+    again: Resolve | None = None,
 ) -> Summary:
     """Executes a plan and, as long as that completes or extends searches, the plan that follows from them.
 
@@ -159,6 +154,7 @@ def execute_phases(
         watch: Makes the receiver of the events of a phase.
         execution: See `execute`.
         until: See `execute`.
+        again: See `execute`.
 
     Returns:
         All phases together. Searches that are unfinished, not for want of time, are among its problems.
@@ -171,8 +167,8 @@ def execute_phases(
     plan, whole = resolve(), Summary()
     while True:
         with watch(plan) as on_event:
-            how = {"retries": retries, "on_event": on_event, "execution": execution, "until": until}
-            done = execute(plan, records, executor, **how)
+            how = {"retries": retries, "execution": execution, "until": until, "again": again}
+            done = execute(plan, records, executor, on_event=on_event, **how)
         whole = whole.then(done)
         before, plan = plan, resolve()
         is_further = bool({run.id for run in plan.runs} - {run.id for run in before.runs})

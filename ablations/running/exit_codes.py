@@ -13,3 +13,4 @@ SPENT = 81  # the run has had as many attempts as it may; nothing was done
 INTERRUPTED = 143  # no record: it was told to stop, or its launcher died; the attempt does not count
 DID_NOTHING = (HELD, FOUND, SPENT)  # no attempt was made
 LEAVING = (RECORDED, LATE, DISK_FULL, *DID_NOTHING)  # the job that made it leaves the run at that
+MOST_PUT_BACK = 20  # times a run is put back without that counting: one that ends its node would never end

@@ -1,42 +1,65 @@
 """The executor that makes runs one by one in this process: for tests, debugging and Windows."""
 
-import time
+import signal
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 from ablations.running import worker
 from ablations.running.executor import Executor
+from ablations.running.job import Job
+from ablations.running.keeper import Ending, Turns
 from ablations.running.launch import Launch
-from ablations.running.signals import Interruption, patient
+from ablations.running.signals import patient
 from ablations.schema.run import Run
+from lightning_modules.config import Problem, Settings
+from lightning_modules.training.execution import Execution
 
-_LOOK_AGAIN = 0.5  # seconds between looks at runs that other launchers make
+
+class InlineOptions(Settings):
+    """There are none."""
 
 
 class Inline(Executor):
-    """Makes runs in the calling process, with its output."""
+    """Makes runs in the calling process, with its output. A job has ended when it is submitted."""
 
-    def run(self, launch: Launch) -> None:
-        """See `Executor.run`. The first signal finishes the step and writes a checkpoint; the second raises at once."""
+    Options: ClassVar[type[Settings]] = InlineOptions
+    turn = 0.0
+    threads = None
+
+    def problems(self, execution: Execution) -> Iterator[Problem]:
+        """See `Executor.problems`."""
+        yield from super().problems(execution)
+        if execution.devices > 1:
+            text = "this executor makes runs in one process each, which no other shares. Use --executor local."
+            yield Problem("devices", text)
+
+    def room(self) -> int:
+        """See `Executor.room`."""
+        return 1
+
+    def submit(self, launch: Launch, turns: Sequence[Turns]) -> Sequence[Ending]:
+        """See `Executor.submit`. The first signal ends the step and writes a checkpoint; the second raises at once."""
+        ((path,),) = (one.configs for one in turns)
+        job = Job.load(path)
+        run = Run.read(job.run)
         with patient() as interrupted:
-            while launch.todo:
-                run = next(launch.takeable(), None)
-                if run is not None:
-                    _make(launch, run, interrupted)
-                elif launch.todo:
-                    time.sleep(_LOOK_AGAIN)
-                    if interrupted.is_set():
-                        interrupted.raise_again()
+            try:
+                code = worker.attempt(
+                    job, interrupted.is_set, lambda progress: launch.emit("progress", run, progress=progress)
+                )
+            finally:  # or a library has turned the signal into an exception of its own
+                if interrupted.is_set():
+                    interrupted.raise_again()
+        return [Ending(code)]
 
+    def ending(self, job: Ending) -> Ending:
+        """See `Executor.ending`."""
+        return job
 
-def _make(launch: Launch, run: Run, interrupted: Interruption) -> None:
-    job = launch.job(run, None, {})
-    launch.begin(run)
-    try:
-        code = worker.attempt(
-            job,
-            interrupted.is_set,
-            lambda progress: launch.emit("progress", run, progress=progress),
-        )
-    finally:  # or a library has turned the signal into an exception of its own
-        if interrupted.is_set():
-            interrupted.raise_again()
-    launch.conclude(run, code)
+    def wait(self) -> None:
+        """See `Executor.wait`."""
+        if not self.active:
+            super().wait()
+
+    def send(self, jobs: Sequence[Ending], number: signal.Signals) -> None:
+        """See `Executor.send`. A job that was submitted has ended."""

@@ -23,8 +23,7 @@ class Job:
         work_dir: The folder for log, progress and checkpoint.
         threads: Threads of torch; None for its own choice.
         environment: Variables to set before anything else.
-        code: The launcher's `provenance.fingerprint`, which a node compares with its own; None where both read the
-            same files.
+        code: The launcher's `provenance.fingerprint`, which a node compares with its own.
         execution: How pretrainings are executed.
         most: How many attempts at the run there may be, earlier ones included.
         grid: The grid for which it is made.
@@ -36,7 +35,7 @@ class Job:
     work_dir: str
     threads: int | None = None
     environment: dict[str, str] | None = None
-    code: str | None = None
+    code: str = ""
     execution: Execution = ALONE
     most: int | None = None
     grid: str = ""

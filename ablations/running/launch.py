@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from filelock import Timeout
 
-from ablations.core.provenance import now
+from ablations.core import provenance
 from ablations.core.store import Damage, Records
 from ablations.planning import cost as costing
 from ablations.planning.plan import Plan
@@ -31,7 +31,6 @@ from lightning_modules.training.execution import ALONE, Execution
 
 _LOOK_AGAIN = 0.5  # seconds between looks at a run that another launcher makes
 _TELLING_SHARE, _TELLING_SECONDS = 0.05, 120.0  # of all work, and of time, after which the pace tells what is left
-_MOST_PUT_BACK = 20  # times a run may be put back without that counting: one that ends its node would go on for ever
 
 
 @dataclass(frozen=True)
@@ -62,27 +61,7 @@ class Event:
 
 
 OnEvent = Callable[[Event], None]
-
-
-class _Again:
-    """Finished runs that are trained a second time here, because others need their weights."""
-
-    def __init__(self, seconds: Callable[[str], float]) -> None:
-        self.seconds = seconds  # of a run, as planned
-        self.shares: dict[str, float] = {}  # such a run -> the share that is trained
-        self.waiting: dict[str, str] = {}  # active run -> the one whose weights it waits for
-
-    def follow(self, run_id: str, again: str, share: float) -> None:
-        """Takes note of the progress of an active run: in one that is trained again, or at last in its own."""
-        if again:
-            self.waiting[run_id], self.shares[again] = again, share
-        elif before := self.waiting.pop(run_id, ""):
-            self.shares[before] = 1.0
-
-    def work(self) -> tuple[float, float]:
-        """Planned seconds of these trainings: those done, and those in all."""
-        costs = {run_id: self.seconds(run_id) for run_id in self.shares}
-        return sum(costs[run_id] * share for run_id, share in self.shares.items()), sum(costs.values())
+Resolve = Callable[..., Plan]  # of the keyword ``records``
 
 
 class Launch:
@@ -97,6 +76,7 @@ class Launch:
         execution: How pretrainings are executed.
         until: A moment of the monotonic clock: no run begins whose estimate ends later, unless it takes longer than
             all the time from now on. None for no limit.
+        again: Makes the plan from the records again, in another process. None where no job outlives this one.
     """
 
     def __init__(
@@ -108,8 +88,9 @@ class Launch:
         on_event: OnEvent,
         execution: Execution = ALONE,
         until: float | None = None,
+        again: Resolve | None = None,
     ) -> None:
-        self.until = until
+        self.until, self.again = until, again
         self.plan, self.records, self.retries, self.deadline = plan, records, retries, deadline
         self.on_event, self.execution = on_event, execution
         self.summary = Summary()
@@ -123,7 +104,8 @@ class Launch:
         self.settled = len(plan.runs) - len(self.todo)
         self.attempts: Counter[str] = Counter()
         self.shares: dict[str, float] = {}  # active run -> the share that is trained
-        self.again = _Again(self.planned_seconds)
+        self.repeated: dict[str, float] = {}  # finished run that is trained again for its weights -> the share that is
+        self._waiting: dict[str, str] = {}  # active run -> the one whose weights it waits for
         self.trained = 0.0  # planned seconds of runs finished here
         self.started = time.monotonic()
         self.first = 0.0  # when the first run began
@@ -179,7 +161,7 @@ class Launch:
                 turns.append(run := family.pop(0))
                 took = self.planned_seconds(run.id)
                 filled += took
-                is_full = filled + took / 2 > seconds  # if the next is like this one
+                is_full = filled + took / 2 >= seconds  # if the next is like this one
                 self.todo.pop(run.id, None)
                 family += [child for child in self._children.get(run.id, ()) if child.id in self.todo]
             if is_full:
@@ -188,12 +170,25 @@ class Launch:
         if turns:
             yield turns
 
-    def prepare(
-        self, run: Run, threads: int | None, environment: dict[str, str], code: str | None = None
-    ) -> Path | None:
+    def prepare(self, run: Run, threads: int | None, environment: dict[str, str]) -> Path | None:
         """Writes the job of a run for a worker; None, and the run is given up, if the disk is full."""
-        job = replace(self.job(run, threads, environment), code=code)
-        (Path(job.work_dir) / worker.PROGRESS).unlink(missing_ok=True)
+        folder = self.records.make_work_folder(run.id)
+        for name in (FILE, worker.PROGRESS, worker.LOG):
+            if (folder / name).is_dir():
+                cached.vacate(folder / name)
+        (folder / worker.PROGRESS).unlink(missing_ok=True)
+        job = Job(
+            run=run.to_dict(),
+            results_dir=str(self.records.folder),
+            work_dir=str(folder),
+            threads=threads,
+            environment=environment,
+            code=provenance.fingerprint(),
+            execution=self.execution,
+            most=attempt_files.count(self.records, run.id) - self.attempts[run.id] + self.retries + 1,
+            grid=self.plan.grid.name,
+            label=f"{self.plan.scale}: {self.plan.label(run.id)}",
+        )
         try:
             return job.save()
         except OSError as error:
@@ -202,23 +197,15 @@ class Launch:
             self.conclude(run, exit_codes.DISK_FULL)
             return None
 
-    def job(self, run: Run, threads: int | None, environment: dict[str, str]) -> Job:
-        """The job of a run."""
-        folder = self.records.make_work_folder(run.id)
-        for name in (FILE, worker.PROGRESS, worker.LOG):
-            if (folder / name).is_dir():
-                cached.vacate(folder / name)
-        how: dict[str, Any] = {"execution": self.execution, "grid": self.plan.grid.name}
-        how |= {"label": f"{self.plan.scale}: {self.plan.label(run.id)}"}
-        how |= {"most": attempt_files.count(self.records, run.id) - self.attempts[run.id] + self.retries + 1}
-        return Job(run.to_dict(), str(self.records.folder), str(folder), threads, environment, **how)
-
     def emit(self, kind: Any, run: Run, outcome: str = "", progress: dict[str, Any] | None = None) -> None:
         """Sends an event to the watcher."""
         label, total = self.plan.label(run.id), len(self.plan.runs)
         if progress:
             again, share = progress.get("again", ""), progress["step"] / progress["steps"]
-            self.again.follow(run.id, again, share)
+            if again:
+                self._waiting[run.id], self.repeated[again] = again, share
+            elif before := self._waiting.pop(run.id, ""):
+                self.repeated[before] = 1.0
             self.shares[run.id] = 0.0 if again else share
             label = f"{self.plan.label(again)}, again for its weights" if again else label
         event = Event(
@@ -275,12 +262,11 @@ class Launch:
         None before a twentieth of all work is done, or two minutes have passed: until then most of the time went into
         starting.
         """
-        of = {run_id: self.planned_seconds(run_id) for run_id in self.shares}
-        going = sum(of[run_id] * share for run_id, share in self.shares.items())
-        waiting = sum(map(self.planned_seconds, self.todo))
-        again, all_again = self.again.work()
-        left = waiting + sum(of.values()) - going + all_again - again
-        done, elapsed = self.trained + going + again, time.monotonic() - self.first
+        active = [*self.shares.items(), *self.repeated.items()]
+        going = sum(self.planned_seconds(run_id) * share for run_id, share in active)
+        begun = sum(self.planned_seconds(run_id) for run_id, _ in active)
+        left = sum(map(self.planned_seconds, self.todo)) + begun - going
+        done, elapsed = self.trained + going, time.monotonic() - self.first
         tells = done >= _TELLING_SHARE * (done + left) or elapsed >= _TELLING_SECONDS
         return left * elapsed / done if done > 0 and tells else None
 
@@ -330,9 +316,11 @@ class Launch:
         self.shares.pop(run.id, None)
         if code == exit_codes.LATE:
             self.summary.duplicates += 1
-        if code == exit_codes.INTERRUPTED and not forced and self.put_back[run.id] < _MOST_PUT_BACK:
+        if code == exit_codes.INTERRUPTED and not forced and self.put_back[run.id] < exit_codes.MOST_PUT_BACK:
             self.put_back[run.id] += 1  # somebody else stopped it: a scheduler that pre-empts, a node that goes down
             code = exit_codes.HELD
+            with contextlib.suppress(Timeout), self.records.lock(run.id).acquire(timeout=0):
+                attempt_files.end(self.records, run.id)  # of a lost node: it does not count
         is_short = code == exit_codes.NO_MEMORY or memory.kills() > self._kills.get(run.id, math.inf)
         if code not in (*exit_codes.LEAVING, exit_codes.AGAIN):
             code = exit_codes.NO_MEMORY if is_short and code == -signal.SIGKILL else code
@@ -363,13 +351,10 @@ class Launch:
         try:
             with self.records.lock(run.id).acquire(timeout=5):
                 earlier = self.records.get(run.id)
-                if earlier is not None and earlier.final:
-                    return exit_codes.RECORDED
-                result = {"outcome": forced or own, "detail": detail or stopped or died}
-                worker.keep(run, self.records, result, now(), 1 + attempt_files.recorded(earlier), here=False)
-                attempt_files.end(self.records, run.id)
+                if earlier is None or not earlier.final:
+                    worker.bury(run, self.records, forced or own, detail or stopped or died)
         except Timeout:
-            return exit_codes.RECORDED  # another launcher already makes the run
+            pass  # another launcher already makes the run
         except OSError as error:
             if not is_full(error):
                 raise

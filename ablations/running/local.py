@@ -11,94 +11,77 @@ import multiprocessing.context
 import os
 import signal
 import sys
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from multiprocessing import forkserver, resource_tracker
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
-from typing import Any
+from multiprocessing.connection import wait
+from typing import ClassVar
 
 from ablations.core.machine import cores, gpus
 from ablations.running.executor import Executor
 from ablations.running.exit_codes import HELD
+from ablations.running.keeper import Ending, Turns
 from ablations.running.launch import Launch
-from ablations.running.ranks import devices
 from ablations.running.signals import BELL, ENDING
-from ablations.running.worker_process import bare_main, main
-from ablations.schema.run import Run
+from ablations.running.worker_process import Worker, bare_main
 from lightning_modules import speed
-from lightning_modules.config import ConfigError, Problem
+from lightning_modules.config import Problem, Settings, knob
 from lightning_modules.training.execution import Execution
 
 # Nothing of the project: the server looks for it in the working directory first, where another copy of it may lie.
 _PRELOADED = ["torch", "pytorch_lightning"]
-_POLL = 0.25  # seconds between checks of progress
-_PATIENCE = 30.0  # seconds for interrupted runs to write their checkpoints
-_GRACE = 10.0  # seconds for a run past its deadline to stop by itself
-_PASSED_ON = ("ABLATIONS_CACHE", "ABLATIONS_DATA", "CUDA_VISIBLE_DEVICES", "HF_HOME", "HF_HUB_OFFLINE")
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
-@dataclass
-class _Worker:
-    """A process that makes runs in a slot."""
+class LocalOptions(Settings):
+    """How the workers of this machine make runs."""
 
-    slot: dict[str, str]
-    process: BaseProcess
-    jobs: Connection
-    run: Run | None = None  # that it makes now
-    started: float = 0.0  # when that began
-    ended: float | None = None  # when the launcher told it to stop
-    goes_on: bool = True  # whether it takes another run
+    slots: int | None = knob(None, "The most runs at once. By default all GPUs or cores.", ge=1)
+    fresh_process: bool = knob(False, "Whether each run has a process of its own, which makes no other.")
+
+
+class _Worker(Worker):
+    """A worker in a slot."""
+
+    def __init__(self, slot: dict[str, str]) -> None:
+        seen = {_VISIBLE: os.environ[_VISIBLE]} if _VISIBLE in os.environ else {}
+        with _signals_held():
+            super().__init__(_context(), environment=seen | slot)
+        self.slot, self.has_run = slot, False
 
     @property
     def is_free(self) -> bool:
         """Whether it can take a run."""
-        return self.run is None and self.goes_on and self.process.is_alive()
+        return self.goes_on and not self.has_run and self.process.is_alive()
 
 
 class Local(Executor):
     """A worker per slot, from a fork server; one slot per GPU, or one per processor core without a GPU.
 
-    A slot has several of them where pretrainings are shared by several devices.
-
-    Args:
-        slots: The largest number of runs at once; by default all GPUs or cores.
-        fresh_process: Whether each run has a process of its own, which makes no other.
+    A slot has several of them where pretrainings are shared by several devices. A job is a worker's next run.
     """
 
-    def __init__(self, slots: int | None = None, fresh_process: bool = False) -> None:
-        names = list(gpus())
-        self.slots: list[dict[str, str]] = [{"CUDA_VISIBLE_DEVICES": name} for name in names]
-        if not names:
-            self.slots = [{}] * cores()
-        self.slots = self.slots[:slots]
-        self.threads = max(1, cores() // len(self.slots)) if names else 1
-        self.fresh_process = fresh_process
-        self.workers: list[_Worker] = []
+    Options: ClassVar[type[Settings]] = LocalOptions
+    options: LocalOptions
+    poll = 0.25
+    patience = 30.0
+    grace = 10.0
+    turn = 0.0
 
-    @classmethod
-    def configured(cls, options: Mapping[str, Any]) -> "Local":
-        """See `Executor.configured`."""
-        slots, fresh = options.get("slots"), options.get("fresh_process", False)
-        wrong = [
-            Problem(f"executor option {name}", "this executor has the options slots and fresh_process")
-            for name in options
-            if name not in ("slots", "fresh_process")
-        ]
-        if "slots" in options and (type(slots) is not int or slots < 1):
-            wrong.append(Problem("executor option slots", f"must be a whole number from 1, not {slots!r}"))
-        if type(fresh) is not bool:
-            wrong.append(Problem("executor option fresh_process", f"must be true or false, not {fresh!r}"))
-        if wrong:
-            raise ConfigError(wrong)
-        return cls(slots, fresh)
+    def __init__(self, options: LocalOptions | None = None) -> None:
+        super().__init__(options)
+        names = list(gpus())
+        self.slots: list[dict[str, str]] = [{_VISIBLE: name} for name in names] or [{}] * cores()
+        self.slots = self.slots[: self.options.slots]
+        self.threads = max(1, cores() // len(self.slots)) if names else 1
+        self.workers: list[_Worker] = []
 
     def problems(self, execution: Execution) -> Iterator[Problem]:
         """See `Executor.problems`."""
-        yield from devices.one_node(execution)
-        yield from devices.too_many(execution)
+        yield from super().problems(execution)
+        if execution.devices > (count := len(names := gpus()) or cores()):
+            noun = f"GPU{'s' * (count != 1)}" if names else "processor cores and no GPU"
+            yield Problem("devices", f"{execution.devices} are needed, and this machine has {count} {noun}")
 
     def warm_up(self) -> None:
         """Starts the fork server, which imports torch."""
@@ -107,117 +90,76 @@ class Local(Executor):
                 _context()
                 forkserver.ensure_running()
 
-    def run(self, launch: Launch) -> None:
-        """See `Executor.run`. The first signal waits for checkpoints, the second kills."""
+    def open(self, launch: Launch) -> None:
+        """See `Executor.open`."""
         if sys.platform == "win32":
             raise OSError("the local executor needs Linux or macOS. Use `--executor inline`")
-        self.slots = devices.shared(self.slots, launch.execution.devices)
-        try:
-            self._run(launch)
-        except (KeyboardInterrupt, SystemExit):
-            self._end_all(_PATIENCE)
-            raise
-        finally:
-            self._end_all(0.0)
+        devices = launch.execution.devices
+        groups = [self.slots[first : first + devices] for first in range(0, len(self.slots) - devices + 1, devices)]
+        self.slots = [{name: ",".join(slot[name] for slot in group) for name in group[0]} for group in groups]
 
-    def _run(self, launch: Launch) -> None:
-        while launch.todo or any(worker.run for worker in self.workers):
-            self._fill(launch)
-            ends = [worker.process.sentinel for worker in self.workers]
-            ends += [worker.jobs for worker in self.workers if worker.run]
-            if any(worker.run for worker in self.workers):
-                wait(ends, timeout=_POLL)
-            else:
-                time.sleep(_POLL)
-            for worker in list(self.workers):
-                self._check(launch, worker)
+    def room(self) -> int:
+        """See `Executor.room`. A worker that makes no further run has its slot, and device, until it has ended."""
+        self._reap()
+        return len(self.slots) - sum(not (worker.has_run or worker.is_free) for worker in self.workers)
 
-    def _fill(self, launch: Launch) -> None:
-        """Gives the free slots runs."""
-        ready = launch.takeable()
-        while (slot := self._free()) is not None and (run := next(ready, None)) is not None:
-            path = launch.prepare(run, self.threads, _passed_on() | slot)
-            if path is None:
-                continue
-            worker = next((worker for worker in self.workers if worker.is_free and worker.slot == slot), None)
-            worker = worker or self._start(slot)
-            worker.run, worker.started = run, time.monotonic()
-            launch.begin(run)
-            with contextlib.suppress(OSError):  # it has just died, as its exit code will say
-                worker.jobs.send((str(path), None))
+    def submit(self, launch: Launch, turns: Sequence[Turns]) -> Sequence[_Worker]:
+        """See `Executor.submit`."""
+        taken = []
+        for one in turns:
+            worker = next((worker for worker in self.workers if worker.is_free), None) or self._start()
+            worker.has_run = True
+            worker.ask(one.configs[0], None)
+            taken.append(worker)
+        return taken
 
-    def _free(self) -> dict[str, str] | None:
-        busy = [worker.slot for worker in self.workers if not worker.is_free]
-        if len(busy) == len(self.slots):
+    def _start(self) -> _Worker:
+        used = [worker.slot for worker in self.workers if worker.has_run or worker.process.is_alive()]
+        self.workers.append(_Worker(next(slot for slot in self.slots if slot not in used or not slot)))
+        return self.workers[-1]
+
+    def ending(self, job: _Worker) -> Ending | None:
+        """See `Executor.ending`."""
+        exited = job.process.exitcode  # before its answer: it may answer and end
+        answer = job.answer()
+        if answer is None and exited is None:
             return None
-        return next(slot for slot in self.slots if slot not in busy or not slot)
+        job.has_run = False
+        if self.options.fresh_process and exited is None:
+            job.goes_on = False
+            job.jobs.close()
+        return Ending(answer[0] if answer else exited or HELD)  # one that ended by itself has not begun it
 
-    def _start(self, slot: dict[str, str]) -> _Worker:
-        here, there = multiprocessing.Pipe()
-        process = _context().Process(target=main, args=(there,), name="worker")
-        with bare_main(), _signals_held():
-            process.start()
-        there.close()
-        self.workers.append(worker := _Worker(slot, process, here))
-        return worker
-
-    def _check(self, launch: Launch, worker: _Worker) -> None:
-        run, exited = worker.run, worker.process.exitcode
-        if run and (code := _answer(worker)) is not None:
-            worker.run = None
-            launch.conclude(run, code, forced="timeout" if worker.ended else None)
-            if self.fresh_process:
-                worker.goes_on = False
-                worker.jobs.close()
-        elif exited is not None:
+    def _reap(self) -> None:
+        """Forgets the workers that have ended, once their jobs have."""
+        for worker in [worker for worker in self.workers if not (worker.has_run or worker.process.is_alive())]:
             worker.process.join()
+            worker.jobs.close()
             self.workers.remove(worker)
-            if run:  # one that ended by itself has not begun it
-                launch.conclude(run, exited or HELD, forced="timeout" if worker.ended else None)
-        elif run:
-            self._hold_to_deadline(launch, worker)
-            launch.follow(run)
 
-    def _hold_to_deadline(self, launch: Launch, worker: _Worker) -> None:
-        now = time.monotonic()
-        if not launch.deadline or now - worker.started <= launch.deadline:
-            return
-        if worker.ended is None:
-            worker.ended = now
-            worker.process.terminate()
-        elif now - worker.ended > _GRACE:
-            worker.process.kill()
+    def wait(self) -> None:
+        """See `Executor.wait`."""
+        self._reap()
+        ends = [worker.process.sentinel for worker in self.workers]
+        if ends:
+            wait([*ends, *(worker.jobs for worker in self.workers if worker.has_run)], timeout=self.poll)
+        else:
+            super().wait()
 
-    def _end_all(self, patience: float) -> None:
-        """Tells every worker to stop, and kills those that have not stopped after some seconds."""
-        until = time.monotonic() + patience
-        try:
-            for worker in self.workers if patience else ():
-                worker.process.terminate()
-            for worker in self.workers:
-                worker.process.join(max(0.0, until - time.monotonic()))
-        finally:  # a second signal jumps here at once
-            for worker in self.workers:
-                if worker.process.exitcode is None:
-                    worker.process.kill()
-                worker.process.join()
-                worker.jobs.close()
-            self.workers.clear()
+    def send(self, jobs: Sequence[_Worker], number: signal.Signals) -> None:
+        """See `Executor.send`."""
+        for worker in jobs:
+            with contextlib.suppress(ProcessLookupError):
+                if worker.process.exitcode is None and worker.process.pid:
+                    os.kill(worker.process.pid, number)
 
-
-def _answer(worker: _Worker) -> int | None:
-    """The code that a worker's run came to; None while it makes it, or if it died."""
-    try:
-        if not worker.jobs.poll():
-            return None
-        code, _, worker.goes_on = worker.jobs.recv()
-    except (EOFError, OSError):
-        return None
-    return code
-
-
-def _passed_on() -> dict[str, str]:
-    return {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    def close(self) -> None:
+        """See `Executor.close`."""
+        self.send(self.workers, signal.SIGKILL)
+        for worker in self.workers:
+            worker.process.join()
+            worker.jobs.close()
+        self.workers.clear()
 
 
 def _context() -> multiprocessing.context.ForkServerContext:

@@ -35,7 +35,7 @@ from ablations.running.job import Job
 from ablations.running.outcomes import LOG, log_to, outcome_of
 from ablations.running.ranks import beside
 from ablations.schema.kinds import KINDS, Watch
-from ablations.schema.record import PASSING, Record, checksum
+from ablations.schema.record import PASSING, Outcome, Record, checksum
 from ablations.schema.run import Run
 from lightning_modules import cached, speed
 from lightning_modules.config import ConfigError
@@ -95,7 +95,7 @@ def attempt(
         on_progress: Receives the content of ``progress.json`` whenever it is written.
         nodes: See `Watch`.
         death: How the last attempt died that has no record, if anybody knows: the code of its process, and what else is
-            known.
+            known. One that was interrupted does not count.
     """
     run, records = Run.read(job.run), Records(job.results_dir)
     lock = records.lock(run.id)
@@ -137,7 +137,15 @@ def _attempt(run: Run, records: Records, watch: Watch, job: Job, death: tuple[in
     if earlier is not None and earlier.final:
         return FOUND
     folder = cached.folder(watch.folder)
-    _bury(run, records, folder, death)
+    if death and death[0] == INTERRUPTED:
+        attempt_files.end(records, run.id)  # it does not count
+    if dead := attempt_files.of(records, run.id):  # of whose end no launcher has heard
+        outcome, detail = "killed", f"{dead.place} ended without a record"
+        if death:
+            outcome, ended = attempt_files.outcome_of_death(death[0], folder)
+            detail = death[1] or ended
+        note(folder, f"run {run.id} attempt {dead.number}: {detail}")
+        bury(run, records, outcome, detail)
     attempts = 1 + attempt_files.count(records, run.id)
     if job.most is not None and attempts > job.most:
         return SPENT
@@ -151,18 +159,13 @@ def _attempt(run: Run, records: Records, watch: Watch, job: Job, death: tuple[in
         attempt_files.end(records, run.id)
 
 
-def _bury(run: Run, records: Records, folder: Path, death: tuple[int, str] | None) -> None:
-    """Records the attempt of a process that died and of whose end no launcher has heard."""
+def bury(run: Run, records: Records, outcome: Outcome, detail: str) -> None:
+    """Records the attempt of a process that died, unless that is done; the caller holds the run's lock."""
+    recorded = attempt_files.recorded(records.get(run.id))
     dead = attempt_files.of(records, run.id)
-    if dead is None:
-        return
-    outcome, detail = "killed", f"{dead.place} ended without a record"
-    if death:
-        outcome, ended = attempt_files.outcome_of_death(death[0], folder)
-        detail = death[1] or ended
-    note(folder, f"run {run.id} attempt {dead.number}: {detail}")
-    if dead.number > attempt_files.recorded(records.get(run.id)):  # else a launcher has recorded it
-        keep(run, records, {"outcome": outcome, "detail": detail}, dead.since, dead.number, here=False)
+    number, since = (dead.number, dead.since) if dead else (recorded + 1, provenance.now())
+    if number > recorded:
+        keep(run, records, {"outcome": outcome, "detail": detail}, since, number, here=False)
     attempt_files.end(records, run.id)
 
 

@@ -1,18 +1,24 @@
-"""The entry point of a worker, the process that makes runs one after another: its signals, its end with the launcher.
+"""A worker, the process that makes runs one after another: its entry point, its signals, its end with the launcher.
 
 Before that it imports only the standard library: other imports may take seconds on a busy machine, and the launcher
 may die meanwhile.
 """
 
+import contextlib
 import gc
+import multiprocessing
+import os
 import signal
 import sys
 import threading
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 from ablations.running.exit_codes import UNFIT
 from ablations.running.signals import follow_parent
@@ -22,7 +28,45 @@ _LOOK = 0.25  # seconds between looks whether it is told to stop, while it has n
 _STOPPING = {getattr(signal, name) for name in ("SIGTERM", "SIGUSR2") if hasattr(signal, name)}
 
 
-def main(jobs: Connection, nodes: str = "") -> None:
+class Worker:
+    """A worker, as whoever gives it runs sees it.
+
+    Args:
+        context: How its process starts.
+        nodes: See `main`.
+        environment: See `main`.
+
+    Attributes:
+        process: Its process.
+        jobs: Where it is asked and answers.
+        goes_on: Whether it takes another run.
+    """
+
+    def __init__(self, context: BaseContext, nodes: str = "", environment: Mapping[str, str] | None = None) -> None:
+        self.jobs, there = multiprocessing.Pipe()
+        self.process: BaseProcess = context.Process(target=main, args=(there, nodes, environment), name="worker")  # pyright: ignore[reportAttributeAccessIssue]  # of all contexts
+        with bare_main():
+            self.process.start()
+        there.close()
+        self.goes_on = True
+
+    def ask(self, asked: str | bytes, known: Any) -> None:
+        """Gives it a run, or a question: see `main`."""
+        with contextlib.suppress(OSError):  # it has just died, as its exit code will say
+            self.jobs.send((asked, known))
+
+    def answer(self) -> tuple[Any, str] | None:
+        """What its run came to, or its answer, and what else is known; None while there is none, or if it died."""
+        try:
+            if not self.jobs.poll():
+                return None
+            found, said, self.goes_on = self.jobs.recv()
+        except (EOFError, OSError):
+            return None
+        return found, said
+
+
+def main(jobs: Connection, nodes: str = "", environment: Mapping[str, str] | None = None) -> None:
     """Entry point of a worker: makes the run of each job that it receives, until there are no more.
 
     It ends after a run that failed, whose traces in the process nobody knows, when its memory has grown, and when it is
@@ -32,11 +76,14 @@ def main(jobs: Connection, nodes: str = "") -> None:
         jobs: Where it receives files of `ablations.running.job.Job.save`, each with how the last attempt at the run
             died (see `ablations.running.worker.attempt`). It answers with a code of `exit_codes`, what else is known,
             and whether it takes another. If the code cannot be imported, as on a node without torch, it answers `UNFIT`
-            and the reason.
+            and the reason. Asked with what `ablations.running.phases.told` returned, and files of jobs that are seen,
+            it answers with those that follow.
         nodes: The folder of `ablations.running.ranks.further.calling`, where further nodes wait.
+        environment: Variables of this worker, such as its devices.
     """
     stop = _take_over_signals()
     follow_parent()
+    os.environ.update(environment or {})
     try:
         from ablations.running import worker
         from ablations.running.between import free, resident
@@ -47,16 +94,21 @@ def main(jobs: Connection, nodes: str = "") -> None:
     gc.freeze()  # what is imported is never freed: a search for free memory looks at the run's objects alone
     goes_on, most = True, 0
     while goes_on and (received := _received(jobs, stop)) is not None:
-        path, death = received
-        code, is_sound = worker.work(path, stop.is_set, Path(nodes) if nodes else None, death)
+        asked, known = received
+        if isinstance(asked, bytes):
+            from ablations.running.phases import further  # pandas takes a second
+
+            jobs.send((further(asked, known), "", True))
+            continue
+        code, is_sound = worker.work(asked, stop.is_set, Path(nodes) if nodes else None, known)
         free()
         most = most or resident() + _GROWTH
         goes_on = is_sound and not stop.is_set() and resident() <= most
         jobs.send((code, "", goes_on))
 
 
-def _received(jobs: Connection, stop: threading.Event) -> tuple[str, tuple[int, str] | None] | None:
-    """The next job; None if there is none, or if this process is told to stop."""
+def _received(jobs: Connection, stop: threading.Event) -> tuple[Any, Any] | None:
+    """The next job or question; None if there is none, or if this process is told to stop."""
     while not stop.is_set():
         try:
             if jobs.poll(_LOOK):

@@ -7,10 +7,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from ablations.core.machine import cores
 from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.running.execute import execute
+from ablations.running.launch import Launch
+from ablations.running.local import Local
 from lightning_modules.training.execution import Execution
 from lightning_modules.training.weights import WEIGHTS
 from tests import tiny
@@ -41,6 +44,18 @@ def made(tmp_path, monkeypatch, forking):
         return records.get(run.id), records.work_folder(run.id)
 
     return make
+
+
+def test_processes_that_share_a_run_have_as_many_threads_as_it_was_given(tmp_path, monkeypatch, forking):
+    monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    records, executor = Records(tmp_path / "results"), Local()
+    (records.folder / "records").mkdir(parents=True)
+    found = plan(grids.read(tiny.grid(tmp_path, rates="[0.15]", seeds=1, steps=2)), "smoke", records=records)
+    executor.threads = cores() + 1
+    executor.run(Launch(found, records, 0, None, lambda event: None, TWO))
+    (record,) = records.all()
+    assert (record.provenance["devices"], record.provenance["threads"]) == (2, cores() + 1)
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,9 @@ def test_stores_are_united_and_the_other_machine_sees_to_it_that_one_wins(tmp_pa
     assert [record.outcome for record in elsewhere.all()] == ["done"] * 4
     assert [damage.flaw for damage in elsewhere.verify()] == ["conflict"]
     stores = [contents(Folder(records.folder)) for records in (here, elsewhere)]
-    own = [store.pop(f"records/{conflict.id[:2]}/{conflict.id}.json") for store in stores]
+    own = [
+        [store.pop(f"records/{conflict.id[:2]}/{conflict.id}.{of}") for of in ("json", "heldout")] for store in stores
+    ]
     assert own[0] != own[1]
     assert stores[0] == stores[1]
     name = "environments/0123456789ab.json"

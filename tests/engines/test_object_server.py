@@ -58,7 +58,7 @@ def test_two_hundred_records_go_each_way_and_a_conflict_is_explained(tmp_path, b
     assert "3.25 here, 3.5 there" in damage.message
     assert len(unite(Folder(elsewhere.folder), there).pulled) == EACH_WAY
     stores = [contents(place) for place in (Folder(here.folder), Folder(elsewhere.folder), there)]
-    own = [store.pop(f"records/{ours.id[:2]}/{ours.id}.json") for store in stores]
+    own = [[store.pop(f"records/{ours.id[:2]}/{ours.id}.{of}") for of in ("json", "heldout")] for store in stores]
     assert stores[0] == stores[1] == stores[2]
     assert own[0] != own[1] == own[2]
     assert elsewhere.get(ours.id) == theirs

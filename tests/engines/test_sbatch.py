@@ -7,9 +7,9 @@ import pytest
 
 from ablations.running import worker
 from ablations.running.engines import slurm
-from ablations.running.engines.node import Ending, Keeper, Turns
 from ablations.running.execute import chosen, execute
 from ablations.running.exit_codes import FAILED, INTERRUPTED, NO_MEMORY, UNFIT
+from ablations.running.keeper import Ending, Turns
 from ablations.running.launch import Launch
 from lightning_modules.config import ConfigError
 from lightning_modules.training.execution import ALONE, Execution
@@ -54,7 +54,7 @@ def submitted(cluster, records, tmp_path):
         engine = chosen({"kind": "slurm", **options})
         engine.open(launch)
         turns = [Turns((str(launch.prepare(run, 1, {})),), str(tmp_path / run.id)) for run in found.runs]
-        return engine, engine.submit(Keeper(".", 1.0, 0), turns)
+        return engine, engine.submit(launch, turns)
 
     return start
 
@@ -154,8 +154,8 @@ def test_while_the_controller_does_not_answer_no_job_is_given_up(cluster, submit
 
 def test_jobs_are_stopped_and_killed(cluster, submitted):
     engine, jobs = submitted()
-    engine.stop(jobs)
-    engine.kill(jobs[:1])
+    engine.send(jobs, signal.SIGTERM)
+    engine.send(jobs[:1], signal.SIGKILL)
     assert (cluster / "cancelled").read_text() == "42_0 42_1\n--signal=KILL 42_0\n"
 
 

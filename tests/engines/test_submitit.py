@@ -7,11 +7,14 @@ import psutil
 import pytest
 
 from ablations.core.store import Records
+from ablations.running import attempts as running
 from ablations.running.execute import execute
+from ablations.study import Study
 from lightning_modules.training.execution import Execution
 from tests import tiny
 from tests.engines.conftest import deadly, in_the_middle, interrupt, planned
-from tests.faults.support import attempts, contents, gone
+from tests.faults.support import attempts, contents, gone, until
+from tests.forking import forked
 
 pytest.importorskip("submitit")
 STAND_IN = {"kind": "slurm", "cluster": "local"}
@@ -58,7 +61,7 @@ def test_interrupted_and_pre_empted_runs_go_on_to_the_same_bits(undisturbed, rec
     assert contents(records) == expected
     story = ["1 started", "1 interrupted", "1 started", "1 interrupted", "1 started", "1 done"]
     for told in attempts(records).values():
-        assert [line.split(";")[0] for line in told] == story
+        assert told == story
 
 
 def test_out_of_time_once_too_often_they_are_timed_out_and_go_on_later(undisturbed, records):
@@ -67,7 +70,7 @@ def test_out_of_time_once_too_often_they_are_timed_out_and_go_on_later(undisturb
     summary = execute(planned(grid, records), records, short, on_event=in_the_middle(warn))
     assert summary.outcomes == {"timeout": 2}
     assert {record.detail for record in records.all()} == {
-        "reached its time limit once; run the command again to go on"
+        "reached its time limit once. Run the command again to continue"
     }
     assert execute(planned(grid, records), records, "local").outcomes == {"done": 2}
     assert contents(records) == expected
@@ -85,6 +88,20 @@ def test_a_run_that_always_dies_costs_its_job_no_other(undisturbed, records):
     assert contents(records)[other] == expected[other]
     (said,) = {line for folder in records.work_folders() for line in submitted(folder)}
     assert "submitted in job" in said
+
+
+def test_a_job_whose_launcher_is_gone_continues_from_a_search_to_its_evaluation(records, tmp_path):
+    search = "search:\n  axes: {optimizer.peak_lr: [1.0e-3, 3.0e-3]}\n  metric: heldout.loss\n  seeds: 1\n"
+    grid = tiny.grid(tmp_path, rates="[0.15]", seeds=1, extra=search)
+    study = Study(grid, "smoke", results_dir=records.folder)
+    child = forked(lambda: study.run({**STAND_IN, "parallel": 1}))
+    until(lambda: any(running.known(records)), 300)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert not study.resolve().is_finished
+    until(lambda: study.resolve().is_finished, 300)
+    assert study.resolve().counts == {"done": 3}
+    assert all(record.provenance["attempts"] == 1 for record in records.all())
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +125,7 @@ def test_processes_that_share_a_run_are_pre_empted_together(records, monkeypatch
     assert summary.outcomes == {"done": 1}, str(summary)
     assert contents(records) == expected
     (told,) = attempts(records).values()
-    assert [line.split(";")[0] for line in told] == ["1 started", "1 interrupted", "1 started", "1 done"]
+    assert told == ["1 started", "1 interrupted", "1 started", "1 done"]
     assert gone(jobs()) == []
     (record,) = records.all()
     assert (record.provenance["devices"], record.provenance.get("nodes", 1)) == (2, execution.nodes)

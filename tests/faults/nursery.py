@@ -24,8 +24,9 @@ import torch
 from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
-from ablations.running import local, worker
+from ablations.running import worker
 from ablations.running.execute import execute
+from ablations.running.local import Local
 from lightning_modules import pretraining as fitting
 from lightning_modules.training.checkpoint import AtomicCheckpoints
 from lightning_modules.training.execution import Execution
@@ -151,7 +152,7 @@ def ended(child: int) -> int | None:
 
 def main() -> None:
     torch.set_num_threads(1)
-    worker._PROGRESS_EVERY, local._POLL = 0.0, 0.02
+    worker._PROGRESS_EVERY, Local.poll = 0.0, 0.02
     worker.attempt = held(worker.attempt)
     util.spawnv_passfds = without_exec(util.spawnv_passfds)
     print("ready", flush=True)

@@ -5,17 +5,19 @@ import os
 import signal
 import time
 from collections import Counter
+from functools import partial
 
 import pytest
 
 from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
-from ablations.running import attempts, worker
-from ablations.running.engines import node, pool
+from ablations.running import attempts, keeper, phases, worker
 from ablations.running.execute import execute
+from ablations.running.executor import Executor
 from ablations.running.exit_codes import AGAIN, FOUND, HELD, INTERRUPTED, RECORDED, SPENT
 from ablations.running.launch import Launch
+from ablations.running.launchers import registered
 from lightning_modules.config import Settings
 from lightning_modules.tasks import TASKS, pins
 from lightning_modules.training.recorder import Fitted, Interrupted
@@ -25,47 +27,42 @@ from tests.forking import forked
 from tests.toy import toy_task
 from tests.unit.run_graphs import planned
 
+SEARCH = "search:\n  axes: {optimizer.peak_lr: [1.0e-3, 3.0e-3]}\n  metric: heldout.loss\n  seeds: 2\n"
 RATES = "[0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6]"
 
 
-class Forked(pool.Pool):
+class Forked(Executor):
     """An engine whose jobs are processes of this machine that live on when their launcher dies."""
 
     class Options(Settings):
         pass
 
     def __init__(self, width=4):
-        super().__init__(None)
+        super().__init__()
         self.width, self.jobs = width, []
-
-    def open(self, launch):
-        pass
 
     def room(self):
         return self.width
 
-    def submit(self, keeper, turns):
-        self.jobs += [forked(lambda one=one: keeper(one)[0]) for one in turns]
+    def submit(self, launch, turns):
+        job = keeper.Keeper(".", 60.0, launch.retries, further=phases.told(launch, 1, {}, self.turn))
+        self.jobs += [forked(lambda one=one: job(one)[0]) for one in turns]
         return self.jobs[-len(turns) :]
 
     def ending(self, job):
         found, status = os.waitpid(job, os.WNOHANG)
-        return node.Ending(os.waitstatus_to_exitcode(status)) if found else None
+        return keeper.Ending(os.waitstatus_to_exitcode(status)) if found else None
 
-    def stop(self, jobs):
+    def send(self, jobs, number):
         for job in jobs:
-            os.kill(job, signal.SIGTERM)
-
-    def kill(self, jobs):
-        for job in jobs:
-            os.kill(job, signal.SIGKILL)
+            os.kill(job, number)
 
 
 @pytest.fixture
 def quick(cached, monkeypatch):
     """Runs that train nothing: what a worker tells of each attempt, and what happens in place of the training."""
     told, obstacles = cached / "told.txt", {}
-    monkeypatch.setattr(pool, "_POLL", 0.05)
+    monkeypatch.setattr(Executor, "poll", 0.05)
 
     def made(run, records, watch):
         with told.open("a") as file:
@@ -89,7 +86,7 @@ def die(watch):
 def written(launch, folder, runs=None):
     """The turns of a job that makes these runs of a launch, by default all."""
     paths = [launch.prepare(run, 1, {}) for run in runs or launch.plan.runs]
-    return node.Turns(tuple(map(str, paths)), str(folder / "diary.jsonl"))
+    return keeper.Turns(tuple(map(str, paths)), str(folder / "diary.jsonl"))
 
 
 def diary(turns):
@@ -107,7 +104,7 @@ def started(cached, retries=1, **options):
 def test_one_worker_makes_all_runs_of_a_job_in_their_order(cached, quick):
     launch, records = started(cached)
     turns = written(launch, cached)
-    assert node.Keeper(".", 5.0, 1)(turns) == (RECORDED, "")
+    assert keeper.Keeper(".", 5.0, 1)(turns) == (RECORDED, "")
     runs, workers = zip(*of(quick[0]), strict=True)
     assert list(runs) == [run.id for run in launch.plan.runs]
     assert len(set(workers)) == 1
@@ -122,7 +119,7 @@ def test_a_run_that_kills_its_worker_costs_the_job_no_other_though_no_launcher_l
     poison = launch.plan.runs[1].id
     obstacles[poison] = die
     turns = written(launch, cached)
-    assert node.Keeper(".", 5.0, retries)(turns) == (RECORDED, "")
+    assert keeper.Keeper(".", 5.0, retries)(turns) == (RECORDED, "")
     record = records.get(poison)
     assert (record.outcome, record.detail) == ("killed", "the process died of signal 11")
     assert record.provenance["attempts"] == retries + 1 == [run for run, _ in of(told)].count(poison)
@@ -143,9 +140,9 @@ def test_a_job_that_is_put_back_goes_on_with_its_own_run_and_repeats_no_attempt(
 
     obstacles[own] = stopped
     turns = written(launch, cached)
-    assert node.Keeper(".", 5.0, 1)(turns)[0] == INTERRUPTED
+    assert keeper.Keeper(".", 5.0, 1)(turns)[0] == INTERRUPTED
     del obstacles[own]
-    assert node.Keeper(".", 5.0, 1)(turns)[0] == RECORDED
+    assert keeper.Keeper(".", 5.0, 1)(turns)[0] == RECORDED
     assert [run for run, _ in of(told)] == [first, poison, poison, own, own, last]
     assert diary(turns)[-4:] == [
         (first, FOUND, False),
@@ -154,6 +151,20 @@ def test_a_job_that_is_put_back_goes_on_with_its_own_run_and_repeats_no_attempt(
         (last, RECORDED, False),
     ]
     assert records.get(own).provenance["attempts"] == 1
+
+
+@pytest.mark.parametrize(("restarts", "counted"), [(0, 2), (1, 1), (20, 1), (21, 2)])
+def test_an_attempt_on_a_node_that_was_lost_does_not_count_unless_that_happens_often(
+    cached, quick, monkeypatch, restarts, counted
+):
+    """Slurm puts the job back by itself: the process that made the run is gone without a word."""
+    launch, records = started(cached, rates="[0.15]", seeds=1)
+    turns = written(launch, cached)
+    attempts.begin(records, launch.plan.runs[0].id, 1, "")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", str(restarts))
+    keeper.Keeper(".", 5.0, 1)(turns)
+    (record,) = records.all()
+    assert (record.outcome, record.provenance["attempts"]) == ("done", counted)
 
 
 def test_a_run_whose_process_fails_is_tried_again_by_a_new_worker(cached, quick):
@@ -166,7 +177,7 @@ def test_a_run_whose_process_fails_is_tried_again_by_a_new_worker(cached, quick)
 
     obstacles[failing] = fail
     turns = written(launch, cached)
-    node.Keeper(".", 5.0, 1)(turns)
+    keeper.Keeper(".", 5.0, 1)(turns)
     processes = [process for run, process in of(told) if run == failing]
     assert len(processes) == len(set(processes)) == 2
     assert [line[1:] for line in diary(turns)][:3] == [(AGAIN, True), (AGAIN, True), (SPENT, False)]
@@ -191,7 +202,7 @@ def test_runs_behind_their_parent_are_made_in_the_same_job_and_put_back_if_it_ha
     parent, child, *_ = turns
     quick[1][parent.id] = lambda watch: (_ for _ in ()).throw(ValueError("of the run"))
     given = written(launch, cached, turns)
-    node.Keeper(".", 5.0, 0)(given)
+    keeper.Keeper(".", 5.0, 0)(given)
     codes = {run_id: code for run_id, code, _ in diary(given)}
     assert (codes[parent.id], codes[child.id]) == (SPENT, HELD)
     assert child.id not in [run for run, _ in of(quick[0])]
@@ -281,6 +292,55 @@ def test_a_new_launcher_watches_the_jobs_of_a_dead_one(cached, quick):
     assert again.finish().outcomes == {"done": 4}
     assert again.summary.elsewhere >= 1
     assert Counter(run for run, _ in of(told)) == {run.id: 1 for run in launch.plan.runs}
+
+
+def searching(cached, **options):
+    """A launch whose plan has an open search of four trials, and what makes the plan again."""
+    launch, records = started(cached, extra=SEARCH, rates="[0.15]", **options)
+    launch.again = partial(plan, launch.plan.grid, "smoke")
+    return launch, records, lambda: launch.again(records=records)
+
+
+def test_where_no_launcher_lives_a_job_goes_on_to_the_next_phase(cached, quick):
+    launch, _, again = searching(cached)
+    turns, further = written(launch, cached), phases.told(launch, 1, {}, 600.0)
+    assert keeper.Keeper(".", 5.0, 1, further=further)(turns) == (RECORDED, "")
+    assert again().is_finished
+    runs = [run for run, _ in of(quick[0])]
+    assert len(runs) == len(set(runs)) == 6
+
+
+def test_while_a_launcher_of_the_grid_lives_it_alone_knows_what_follows(cached, quick):
+    launch, records, _ = searching(cached)
+    turns, further = written(launch, cached), phases.told(launch, 1, {}, 600.0)
+    with registered(records, ["0" * 16], launch.plan.grid.name, "smoke"):
+        keeper.Keeper(".", 5.0, 1, further=further)(turns)
+    assert len(of(quick[0])) == len(launch.plan.runs) == 4
+
+
+def test_jobs_that_find_the_same_make_each_run_once(cached, quick):
+    """The launcher dies while the trials are made. A run of the next phase kills its process each time."""
+    launch, records, again = searching(cached, seeds=4)
+    told, obstacles = quick
+    poison = launch.plan.awaited[0]
+    for run in launch.plan.runs:
+        obstacles[run.id] = lambda watch: time.sleep(0.1)
+    obstacles[poison.id] = die
+    child = forked(lambda: Forked(2).run(launch))
+    until(lambda: len(of(told)) >= 1)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    until(lambda: Counter(one.outcome for one in records.all()) == {"done": 7, "killed": 1})
+    until(lambda: not list(attempts.known(records)))
+    assert Counter(run for run, _ in of(told)) == {run.id: 1 for run in again().runs} | {poison.id: 2}
+
+
+def test_a_plan_that_cannot_be_made_again_costs_no_record(cached, quick):
+    launch, records, _ = searching(cached)
+    launch.again = partial(plan, launch.plan.grid, "no such scale")
+    turns, further = written(launch, cached), phases.told(launch, 1, {}, 600.0)
+    assert keeper.Keeper(".", 5.0, 1, further=further)(turns) == (RECORDED, "")
+    assert Counter(one.outcome for one in records.all()) == {"done": 4}
 
 
 @pytest.mark.parametrize("width", [1, 3])

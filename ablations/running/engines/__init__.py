@@ -1,1 +1,1 @@
-"""Executors that hand runs to an engine with machines of its own: Slurm, Ray."""
+"""Executors whose runs are made on other machines: Slurm, Ray."""

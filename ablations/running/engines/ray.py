@@ -24,20 +24,20 @@ from typing import Any, ClassVar
 from pydantic import model_validator
 
 from ablations.core import provenance
-from ablations.running.engines.node import Ending, Keeper, Turns
-from ablations.running.engines.pool import Name, Pool
+from ablations.running.executor import Executor, Name
 from ablations.running.exit_codes import INTERRUPTED, UNFIT
+from ablations.running.keeper import Ending, Keeper, Turns
 from ablations.running.launch import Launch
-from ablations.running.ranks.devices import one_node
 from ablations.running.signals import ENDING
 from lightning_modules.config import ConfigError, Problem, Settings, knob
 from lightning_modules.files import read_text, write_atomically
+from lightning_modules.places import project
 from lightning_modules.training.execution import Execution
 
 _NOTICED = 20.0  # seconds until a cluster knows that a node is gone, whose tasks it lost
 _BEREFT = 300.0  # seconds that a cluster may be without a node that can hold a run
 _NODE = ".node"  # behind the name of a job's diary: the id of the node that it is on
-_TRY = "import ray, sys. Ray.init(address=sys.argv[1], log_to_driver=False, logging_level='ERROR')"
+_TRY = "import ray, sys\nray.init(address=sys.argv[1], log_to_driver=False, logging_level='ERROR')"
 
 
 class RayOptions(Settings):
@@ -64,7 +64,7 @@ class RayOptions(Settings):
         return self
 
 
-class Ray(Pool):
+class Ray(Executor):
     """Submits tasks, as many as the cluster's nodes can hold."""
 
     Options: ClassVar[type[Settings]] = RayOptions
@@ -81,7 +81,7 @@ class Ray(Pool):
 
     def problems(self, execution: Execution) -> Iterator[Problem]:
         """See `Executor.problems`."""
-        yield from one_node(execution)
+        yield from super().problems(execution)
         if execution.devices > 1 and (self.options.gpus or 1) % 1:
             text = f"{self.options.gpus} of a GPU is no device that shares a run. Ask for 1, or for none"
             yield Problem("executor option gpus", text)
@@ -91,9 +91,8 @@ class Ray(Pool):
         _imported()
 
     def open(self, launch: Launch) -> None:
-        """See `Pool.open`."""
-        self.devices = launch.execution.devices
-        ray = _imported()
+        """See `Executor.open`."""
+        ray, devices = _imported(), launch.execution.devices
         if ray.is_initialized():
             raise ConfigError(["this process is connected to Ray already: call ray.shutdown() first"])
         if self.options.address:
@@ -113,7 +112,7 @@ class Ray(Pool):
         with contextlib.suppress(ValueError):  # not in the main thread
             for number, handler in handlers.items():  # Ray has replaced them by its own
                 signal.signal(number, handler)
-        self._needs = needs(self.options, self._nodes().values(), self.devices)
+        self._needs = needs(self.options, self._nodes().values(), devices)
         if not self.room():
             raise ConfigError([impossible(self._needs, self._nodes().values())])
         asked = {"num_cpus": self._needs["CPU"], "num_gpus": self._needs.get("GPU", 0), "max_retries": 0}
@@ -124,8 +123,12 @@ class Ray(Pool):
         """The living nodes with their resources."""
         return {found["NodeID"]: found["Resources"] for found in self._ray.nodes() if found["Alive"]}
 
+    def at_once(self) -> str:
+        """See `Executor.at_once`."""
+        return "all at once for which Ray has room"
+
     def room(self) -> int:
-        """See `Pool.room`. It is not waited for without end that lost nodes come back."""
+        """See `Executor.room`. It is not waited for without end that lost nodes come back."""
         found = self._nodes()
         self._alive, nodes = frozenset(found), found.values()
         room = sum(fitting(self._needs, resources) for resources in nodes)
@@ -134,14 +137,14 @@ class Ray(Pool):
             raise ConfigError([impossible(self._needs, nodes)])
         return room
 
-    def submit(self, keeper: Keeper, turns: Sequence[Turns]) -> Sequence[Any]:
-        """See `Pool.submit`."""
-        keeper.patience -= 10
+    def submit(self, launch: Launch, turns: Sequence[Turns]) -> Sequence[Any]:
+        """See `Executor.submit`."""
+        keeper = Keeper(str(project()), self.patience - 10, launch.retries)
         nodes = frozenset(self._nodes())
         return [(self._task.remote(keeper, one), nodes, Path(one.diary + _NODE)) for one in turns]
 
     def ending(self, job: Any) -> Ending | None:
-        """See `Pool.ending`."""
+        """See `Executor.ending`."""
         task, nodes, path = job
         if not self._ray.wait([task], timeout=0)[0]:
             return Ending(INTERRUPTED) if self._is_cut_off(path) else None
@@ -173,18 +176,13 @@ class Ray(Pool):
             return None
         return Ending(-signal.SIGKILL, f"Ray: {type(error).__name__}: {' '.join(str(error).split())[:300]}")
 
-    def stop(self, jobs: Sequence[Any]) -> None:
-        """See `Pool.stop`."""
+    def send(self, jobs: Sequence[Any], number: signal.Signals) -> None:
+        """See `Executor.send`."""
         for task, *_ in jobs:
-            self._ray.cancel(task, force=False)
-
-    def kill(self, jobs: Sequence[Any]) -> None:
-        """See `Pool.kill`."""
-        for task, *_ in jobs:
-            self._ray.cancel(task, force=True)
+            self._ray.cancel(task, force=number == signal.SIGKILL)
 
     def close(self) -> None:
-        """See `Pool.close`. A cluster that was started here ends."""
+        """See `Executor.close`. A cluster that was started here ends."""
         if self._ray is not None:
             self._ray.shutdown()
 

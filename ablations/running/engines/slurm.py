@@ -20,12 +20,14 @@ from typing import Any, ClassVar, Literal
 from pydantic import model_validator
 
 from ablations.core.machine import cores
-from ablations.running.engines.node import Ending, Keeper, Turns
-from ablations.running.engines.pool import Name, Pool
+from ablations.running import phases
+from ablations.running.executor import Executor, Name
 from ablations.running.exit_codes import FAILED, INTERRUPTED, NO_MEMORY, RECORDED, UNFIT
+from ablations.running.keeper import Ending, Keeper, Turns
 from ablations.running.launch import Launch
 from ablations.running.worker import note
 from lightning_modules.config import ConfigError, Problem, Settings, knob
+from lightning_modules.places import project
 from lightning_modules.training.execution import Execution
 
 _SIGNAL = "USR2"  # NCCL may take USR1
@@ -65,7 +67,7 @@ class SlurmOptions(Settings):
         return self
 
 
-class Slurm(Pool):
+class Slurm(Executor):
     """Submits runs as arrays of jobs by submitit; one that several nodes share has a task on each."""
 
     Options: ClassVar[type[Settings]] = SlurmOptions
@@ -75,6 +77,7 @@ class Slurm(Pool):
         super().__init__(options)
         self.threads, self.queues = options.cpus, options.cluster == "slurm"
         self.turn = min(self.turn, 30.0 * (options.time or math.inf))  # half of the time
+        self.devices, self.nodes = 1, 1  # of each pretraining
         self._engine: Any = None
         self._queue: set[str] | None = None
         self._listed = -math.inf
@@ -95,14 +98,15 @@ class Slurm(Pool):
             raise ConfigError([text + "or try it on this machine with --executor-option cluster=local"])
 
     def open(self, launch: Launch) -> None:
-        """See `Pool.open`."""
+        """See `Executor.open`."""
         self.devices, self.nodes = launch.execution.devices, launch.execution.nodes
         os.environ.setdefault("SUBMITIT_PREEMPT_SIGNAL", _SIGNAL)
         submitit, local = _submitit(), self.options.cluster == "local"
         self._folder = launch.records.work_folder(next(iter(launch.todo))).parent / "slurm"
         made = submitit.LocalExecutor if local else submitit.SlurmExecutor
         self._engine = made(self._folder, max_num_timeout=self.options.timeouts)
-        minutes = limit(self.options, max(map(launch.planned_seconds, launch.todo)))
+        runs = (*launch.todo, *(run.id for run in launch.plan.awaited))
+        minutes = limit(self.options, max(map(launch.planned_seconds, runs)))
         self._engine.update_parameters(**(self._of_processes(minutes) if local else self._of_sbatch(minutes)))
 
     def _of_processes(self, minutes: int) -> dict[str, Any]:
@@ -122,15 +126,22 @@ class Slurm(Pool):
         asked |= {"additional_parameters": {"requeue": True}}
         return {name: value for name, value in asked.items() if value is not None}
 
+    def at_once(self) -> str:
+        """See `Executor.at_once`."""
+        most = self.options.parallel
+        return "all at once for which Slurm has room" + (f" (parallel={most})" if most else "")
+
     def room(self) -> int:
-        """See `Pool.room`."""
+        """See `Executor.room`."""
         if self.options.cluster == "local":
             return max(1, min(self.options.parallel or cores(), cores() // (self.devices * self.nodes)))
         return _LARGEST_ARRAY
 
-    def submit(self, keeper: Keeper, turns: Sequence[Turns]) -> Sequence[Any]:
-        """See `Pool.submit`."""
-        keeper.patience = max(5.0, self.options.grace - 5.0)
+    def submit(self, launch: Launch, turns: Sequence[Turns]) -> Sequence[Any]:
+        """See `Executor.submit`."""
+        patience = max(5.0, self.options.grace - 5.0)
+        further = phases.told(launch, self.threads, self.environment(), self.turn)
+        keeper = Keeper(str(project()), patience, launch.retries, self.nodes, further)
         try:
             jobs = self._engine.map_array(keeper, turns)
         except Exception as error:
@@ -149,15 +160,15 @@ class Slurm(Pool):
         return jobs
 
     def ending(self, job: Any) -> Ending | None:
-        """See `Pool.ending`. The first node makes the run, and a further one is heard when it takes no part."""
+        """See `Executor.ending`. The first node makes the run, and a further one is heard when it takes no part."""
         first, *further = (job.task(number) for number in range(self.nodes))
         for task in () if first.paths.result_pickle.exists() else further:
             if task.paths.result_pickle.exists() and (ending := self._result(task)).code != RECORDED:
-                self.kill([job])  # the others would wait
+                self.send([job], signal.SIGKILL)  # the others would wait
                 return ending if ending.code == UNFIT else replace(ending, code=FAILED)
         ending = self._ending(first)
         if ending and ending.code == UNFIT and further:
-            self.kill([job])
+            self.send([job], signal.SIGKILL)
         return ending
 
     def _ending(self, submitted: Any) -> Ending | None:
@@ -222,15 +233,8 @@ class Slurm(Pool):
             return ""
         return next((word.partition("=")[2] for word in done.stdout.split() if word.startswith("JobState=")), "")
 
-    def stop(self, jobs: Sequence[Any]) -> None:
-        """See `Pool.stop`. Slurm sends SIGTERM, and SIGKILL after its KillWait of usually 30 seconds."""
-        self._signal(jobs, signal.SIGTERM)
-
-    def kill(self, jobs: Sequence[Any]) -> None:
-        """See `Pool.kill`."""
-        self._signal(jobs, signal.SIGKILL)
-
-    def _signal(self, jobs: Sequence[Any], number: signal.Signals) -> None:
+    def send(self, jobs: Sequence[Any], number: signal.Signals) -> None:
+        """See `Executor.send`. Slurm sends SIGKILL by itself after its KillWait of usually 30 seconds."""
         ids = [submitted.job_id for submitted in jobs]
         if self.options.cluster == "slurm":
             force = ["--signal=KILL"] if number == signal.SIGKILL else []

@@ -11,10 +11,10 @@ from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.running.engines import ray
-from ablations.running.engines.node import Ending
 from ablations.running.engines.slurm import SlurmOptions, limit
 from ablations.running.execute import EXECUTORS, chosen, execute
 from ablations.running.exit_codes import INTERRUPTED
+from ablations.running.keeper import Ending
 from lightning_modules.config import ConfigError
 from lightning_modules.training.execution import Execution
 from tests import tiny
@@ -31,8 +31,8 @@ from tests import tiny
         ({"kind": "ray", "gpus": 1.5}, "executor option gpus: .*1"),
         ({"kind": "ray", "adress": "auto"}, r"executor option adress: .*Did you mean 'address'\?"),
         ({"kind": "ray", "address": "ray://head:10001"}, "executor option address: .*host:port"),
-        ({"kind": "inline", "slots": 2}, "executor option slots: this executor has no options"),
-        ({"kind": "local", "gpus": 2}, "executor option gpus: this executor has the options slots and fresh_process"),
+        ({"kind": "inline", "slots": 2}, "executor option slots: there is no such option"),
+        ({"kind": "local", "gpus": 2}, "executor option gpus: there is no such option. Allowed: fresh_process, slots"),
         ({"kind": "local", "slots": 0}, "executor option slots: .* not 0"),
         ({"kind": "local", "slots": "two"}, "executor option slots: .* not 'two'"),
         ({"kind": "local", "fresh_process": "no"}, "executor option fresh_process: .* not 'no'"),
@@ -192,6 +192,19 @@ def test_a_task_on_a_node_that_ray_has_given_up_is_put_back_though_ray_waits_for
     node.write_text("new")
     Stub.alive = ["other", "new"]
     assert engine.ending(job) is None, "a node that has come since the last look"
+
+
+def test_a_cluster_that_answers_is_taken_and_one_that_refuses_says_why(tmp_path, monkeypatch):
+    """A module that stands for Ray takes a single address."""
+    stub = "def init(address, **_):\n    if address != 'auto':\n        raise OSError('other')\n"
+    (tmp_path / "ray.py").write_text(stub)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    ray.answers("auto", 30.0)
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        with pytest.raises(ConfigError, match="OSError: other"):
+            ray.answers(f"127.0.0.1:{listening.getsockname()[1]}", 30.0)
 
 
 def test_an_address_nobody_answers_at_is_refused_in_time():

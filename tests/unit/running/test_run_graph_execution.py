@@ -13,6 +13,7 @@ from ablations.planning import cost as costing
 from ablations.running import estimate, worker
 from ablations.running.execute import execute
 from ablations.running.exit_codes import FAILED, HELD, RECORDED
+from ablations.running.job import Job
 from ablations.running.launch import Launch
 from ablations.running.ranks.meeting import Meeting, RankFailure
 from ablations.schema.kinds import Watch
@@ -178,9 +179,10 @@ def test_no_two_processes_wait_for_the_same_weights(tmp_path, trainings):
         (child,) = launch.takeable()
         assert child.parents == (second.id,)
         (other,) = launch.todo.values()
-        assert worker.attempt(launch.job(other, None, {}), lambda: False) == HELD  # taken before the lock was
+        job = Job.load(launch.prepare(other, None, {}))
+        assert worker.attempt(job, lambda: False) == HELD  # taken before the lock was
         assert made == []
-    assert worker.attempt(launch.job(other, None, {}), lambda: False) == RECORDED
+    assert worker.attempt(job, lambda: False) == RECORDED
     assert [row[0] for row in made] == ["pretrain", "finetune"]
 
 

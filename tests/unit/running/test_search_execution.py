@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import pickle
 
 import pytest
 from typer.testing import CliRunner
@@ -85,6 +86,19 @@ def test_one_call_makes_both_phases(tmp_path, trainings):
     assert {(rate, lr) for rate, lr, seed in made if seed < 1000} == {(0.15, 3e-3), (0.4, 1e-3)}
     again = study(tmp_path).run("inline")
     assert (again.outcomes, again.executed) == ({"done": 12}, 0)
+
+
+def test_another_process_makes_the_plan_of_a_study_again(tmp_path, trainings, monkeypatch):
+    """What a job gets that may outlive its launcher, after the search."""
+    one = study(tmp_path)
+    given = {}
+    monkeypatch.setattr("ablations.study.execute_phases", lambda *_, **named: given.update(named))
+    one.run(slice={RATE: 0.4})
+    monkeypatch.undo()
+    study(tmp_path).run("inline")
+    again = pickle.loads(pickle.dumps(given["again"]))(records=Records(tmp_path / "results"))
+    assert [run.id for run in again.runs] == [run.id for run in one.resolve().sliced({RATE: 0.4}).runs]
+    assert again.is_finished
 
 
 @pytest.mark.parametrize("stop", [1, 5, 8, 9, 12])

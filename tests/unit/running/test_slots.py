@@ -7,7 +7,7 @@ import torch
 
 from ablations.core import provenance
 from ablations.core.machine import cores, gpus, listed, slots
-from ablations.running.local import Local
+from ablations.running.local import Local, LocalOptions
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_the_choice_of_devices_is_kept(machine, chosen, devices):
 
 def test_the_number_of_slots_can_be_less(machine):
     machine("A", "B")
-    assert len(Local(slots=1).slots) == 1
+    assert len(Local(LocalOptions(slots=1)).slots) == 1
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="affinity is a matter of Linux and macOS")

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from ablations.core import provenance
 from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
-from ablations.running import worker
-from ablations.running.engines import node, pool
-from ablations.running.engines.node import Ending
+from ablations.running import attempts, keeper, worker, worker_process
+from ablations.running.executor import Executor
 from ablations.running.exit_codes import DISK_FULL, HELD, INTERRUPTED, RECORDED, UNFIT
 from ablations.running.job import Job
+from ablations.running.keeper import Ending
 from ablations.running.launch import Launch
 from ablations.running.ranks import memory
 from ablations.schema.run import Run
@@ -24,7 +25,7 @@ from tests import tiny
 from tests.unit.synthetic import RATE, make_cell
 
 
-class Made(pool.Pool):
+class Made(Executor):
     """An engine whose jobs end as a script says: run id -> endings of its attempts, the last of them for all others."""
 
     class Options(Settings):
@@ -42,7 +43,7 @@ class Made(pool.Pool):
     def room(self):
         return self.options.width
 
-    def submit(self, keeper, turns):
+    def submit(self, launch, turns):
         self.submitted.append([Path(path).parent.name for one in turns for path in one.configs])
         return [one.configs[0] for one in turns]
 
@@ -56,11 +57,8 @@ class Made(pool.Pool):
                 worker.keep(Run.read(data.run), self.records, {"outcome": "done"}, "", 1)
         return ending
 
-    def stop(self, jobs):
-        self.told += [("stop", Path(job).parent.name) for job in jobs]
-
-    def kill(self, jobs):
-        self.told += [("kill", Path(job).parent.name) for job in jobs]
+    def send(self, jobs, number):
+        self.told += [(number, Path(job).parent.name) for job in jobs]
 
     def close(self):
         self.opened.append(False)
@@ -69,8 +67,8 @@ class Made(pool.Pool):
 @pytest.fixture
 def made(tmp_path, monkeypatch):
     """Executes a grid of four runs on the engine; returns engine, launch and the runs' ids."""
-    monkeypatch.setattr(pool, "_POLL", 0.001)
-    monkeypatch.setattr(pool, "_GRACE", 0.0)
+    monkeypatch.setattr(Made, "poll", 0.001)
+    monkeypatch.setattr(Made, "grace", 0.0)
     records = Records(tmp_path / "results")
     found = plan(grids.read(tiny.grid(tmp_path)), "smoke", records=records)
     (records.folder / "records").mkdir(parents=True)
@@ -112,6 +110,17 @@ def test_a_run_that_is_put_back_is_submitted_again_and_not_counted(made):
     assert launch.records.get(ids[0]).provenance["attempts"] == 1
 
 
+def test_an_attempt_of_a_node_that_was_lost_does_not_count_unless_its_process_lives(made):
+    _, launch, ids = made()
+    for run_id in ids[:2]:
+        attempts.begin(launch.records, run_id, 1, "")
+        launch.begin(launch.todo.pop(run_id))
+    with launch.records.lock(ids[1]):
+        for run in launch.plan.runs[:2]:
+            launch.conclude(run, INTERRUPTED)
+    assert [attempts.count(launch.records, run_id) for run_id in ids[:2]] == [0, 1]
+
+
 def test_a_run_that_is_put_back_for_ever_is_given_up(made):
     engine, launch, ids = made({0: [Ending(INTERRUPTED)]}, retries=0)
     engine.run(launch)
@@ -142,9 +151,9 @@ def test_a_process_that_a_node_kills_for_memory_is_recorded_so_and_tried_again(
     counted = iter(count)
     with monkeypatch.context() as patched:
         patched.setattr(memory, "kills", lambda: next(counted))
-        patched.setattr(node, "main", killed)
+        patched.setattr(worker_process, "main", killed)
         path = launch.prepare(launch.todo[ids[0]], 1, {})
-        node.Keeper(".", 1.0, 0)(node.Turns((str(path),), str(tmp_path / "diary")))
+        keeper.Keeper(".", 1.0, 0)(keeper.Turns((str(path),), str(tmp_path / "diary")))
     *_, (_, *said, again) = map(json.loads, (tmp_path / "diary").read_text().splitlines())
     assert not again
     ending = Ending(*said)
@@ -167,8 +176,8 @@ def test_a_run_that_ends_elsewhere_before_its_process_looks_is_not_counted(made)
     engine, launch, _ = made()
     runs, submit = dict(launch.todo), engine.submit
 
-    def submitted(keeper, turns):  # the launcher has looked, the process has not
-        for path in submit(keeper, turns):
+    def submitted(launch, turns):  # the launcher has looked, the process has not
+        for path in submit(launch, turns):
             with launch.records.lock(name := Path(path).parent.name):
                 worker.keep(runs[name], launch.records, {"outcome": "done"}, "", 1)
         return [one.configs[0] for one in turns]
@@ -197,7 +206,7 @@ def test_an_unfit_node_ends_the_launch_before_anything_is_written(made):
     engine.script |= {run_id: [None, Ending(INTERRUPTED)] for run_id in ids[1:]}
     with pytest.raises(ConfigError, match="node n1"):
         engine.run(launch)
-    assert [kind for kind, _ in engine.told] == ["stop"] * 3
+    assert [kind for kind, _ in engine.told] == [signal.SIGTERM] * 3
     assert list(launch.records.all()) == []
     assert engine.opened == [True, False]
 
@@ -220,7 +229,7 @@ def test_interrupted_the_jobs_are_stopped_and_those_that_stay_are_killed(made, e
     launch.begin = begun
     with pytest.raises(error):
         engine.run(launch)
-    assert engine.told == [("stop", ids[0]), ("stop", ids[1]), ("kill", ids[0])]
+    assert engine.told == [(signal.SIGTERM, ids[0]), (signal.SIGTERM, ids[1]), (signal.SIGKILL, ids[0])]
     assert list(launch.records.all()) == []
 
 
@@ -239,13 +248,13 @@ def test_a_deadline_counts_from_the_lock_and_not_in_the_queue(made):
         lock.acquire()
         return submit(*given)
 
-    def told(jobs, stop=engine.stop):
-        stop(jobs)
+    def told(jobs, number, send=engine.send):
+        send(jobs, number)
         lock.release()
 
-    engine.submit, engine.stop = submitted, told
+    engine.submit, engine.send = submitted, told
     engine.run(launch)
-    assert engine.told[:2] == [("stop", ids[0]), ("kill", ids[0])]
+    assert engine.told[:2] == [(signal.SIGTERM, ids[0]), (signal.SIGKILL, ids[0])]
     assert launch.records.get(ids[0]).outcome == "timeout"
 
 
@@ -262,19 +271,20 @@ def test_options_are_checked(options, said):
         Made.configured(options)
 
 
-def test_a_node_that_cannot_make_runs_says_why(tmp_path, made):
+def test_a_node_that_cannot_make_runs_says_why(tmp_path, made, monkeypatch):
     _, launch, _ = made()
     run, folder = next(iter(launch.todo.values())), launch.records.folder
-    assert "ABLATIONS_CACHE" in node.unfit(str(tmp_path / "elsewhere" / "run.json"))
-    path = launch.prepare(run, 1, {}, "0123456789abcdef")
-    assert "0123456789abcdef" in node.unfit(str(path))
-    code, detail = node.Keeper(str(tmp_path), 1.0, 1)(node.Turns((str(path),), str(tmp_path / "diary")))
+    assert "ABLATIONS_CACHE" in keeper.unfit(str(tmp_path / "elsewhere" / "run.json"))
+    path = launch.prepare(run, 1, {})
+    assert keeper.unfit(str(path)) == ""
+    monkeypatch.setattr(provenance, "fingerprint", lambda: "0123456789abcdef")
+    path = launch.prepare(run, 1, {})
+    assert "0123456789abcdef" in keeper.unfit(str(path))
+    code, detail = keeper.Keeper(str(tmp_path), 1.0, 1)(keeper.Turns((str(path),), str(tmp_path / "diary")))
     assert code == UNFIT
     assert detail.startswith("node ")
-    path = launch.prepare(run, 1, {}, None)
-    assert node.unfit(str(path)) == ""
     folder.rename(folder.with_name("moved"))
-    assert str(folder) in node.unfit(str(path))
+    assert str(folder) in keeper.unfit(str(path))
     assert list(Records(folder.with_name("moved")).all()) == []
 
 

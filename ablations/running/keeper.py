@@ -1,4 +1,6 @@
-"""What an engine calls on one of its nodes. It imports only the standard library: a node may lack the rest.
+"""What an engine calls on one of its nodes: a job, which keeps a worker.
+
+It imports only the standard library: a node may lack the rest.
 
 The runs themselves are made by a worker below, as under the local executor. So it can crash, and be told to stop with a
 checkpoint, without harm to the process that the engine watches.
@@ -12,18 +14,18 @@ import secrets
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from ablations.running.exit_codes import AGAIN, INTERRUPTED, LEAVING, NO_MEMORY, RECORDED, UNFIT
+from ablations.running.exit_codes import AGAIN, INTERRUPTED, LEAVING, MOST_PUT_BACK, NO_MEMORY, RECORDED, UNFIT
 from ablations.running.ranks import further, memory
 from ablations.running.ranks.further import NODES
-from ablations.running.worker_process import bare_main, main
+from ablations.running.worker_process import Worker, bare_main
 
 _LOOK = 0.5  # seconds: an engine may interrupt Python code, but no system call
 _CONTEXT = multiprocessing.get_context("spawn")
@@ -73,13 +75,16 @@ class Keeper:
         retries: Further attempts at a run that failed or was killed.
         nodes: How many nodes make it together, each of which calls it: the first one makes the run. Several make one
             run, once.
+        further: What `ablations.running.phases.told` returned: where no launcher lives, the job goes on to the runs
+            that follow.
     """
 
-    def __init__(self, folder: str, patience: float, retries: int, nodes: int = 1) -> None:
+    def __init__(self, folder: str, patience: float, retries: int, nodes: int = 1, further: bytes = b"") -> None:
         self.folder, self.patience, self.retries, self.nodes = folder, patience, retries, nodes
+        self.further = further
         self._token = secrets.token_hex(4)  # the same on all nodes of one attempt
-        self._process: SpawnProcess | None = None
-        self._jobs: Connection | None = None
+        self._process: BaseProcess | None = None
+        self._worker: Worker | None = None
         self._is_told = False  # to stop
 
     def __call__(self, turns: Turns) -> tuple[int, str]:
@@ -96,8 +101,11 @@ class Keeper:
             self.stop()
 
     def _make_all(self, turns: Turns) -> tuple[int, str]:
-        for path in turns.configs:
-            death = None
+        left, seen = list(turns.configs), set[str]()
+        was_put_back = 0 < int(os.environ.get("SLURM_RESTART_COUNT", "0")) <= MOST_PUT_BACK
+        while left:
+            seen.add(path := left.pop(0))
+            death = (INTERRUPTED, "") if was_put_back else None  # of an attempt on a node that was lost
             for tried in range(self.retries + 2):  # the last finds that there were enough, and records the one before
                 code, detail = self._make(path, death)
                 if code in (INTERRUPTED, UNFIT):
@@ -108,52 +116,59 @@ class Keeper:
                 if is_left:
                     break
                 death = None if code == AGAIN else (code, detail)
+            if self.further and not left:
+                left = self._what_follows(seen)
         return RECORDED, ""
+
+    def _what_follows(self, seen: set[str]) -> list[str]:
+        """Further runs that the worker finds; none if it dies of the question."""
+        answer = self._answer((self.further, seen))
+        return answer[0] if isinstance(answer, tuple) and isinstance(answer[0], list) else []
 
     def _share(self, path: str) -> tuple[int, str]:
         """Makes one run with other nodes."""
         name = f"{NODES}{self._token}-{os.environ.get('SLURM_RESTART_COUNT', '0')}"
         folder = Path(path).with_name(name)
         if node := _number():
-            code = self._ended(self._start(further.main, (path, str(folder), node)))
+            self._process = _CONTEXT.Process(target=further.main, args=(path, str(folder), node), name="node")
+            with bare_main():
+                self._process.start()
+            code = self._ended(self._process)
             return code, f"node {socket.gethostname()}: what takes part there ended with code {code}" if code else ""
         with further.calling(folder):
             return self._make(path, None, str(folder))
 
     def _make(self, path: str, death: tuple[int, str] | None, nodes: str = "") -> tuple[int, str]:
         """Makes a run, by the worker that is there or by a new one."""
-        where = f"node {socket.gethostname()}"
-        if self._process is None or self._jobs is None:
-            if reason := unfit(path):
-                return UNFIT, f"{where}: {reason}"
-            self._jobs, there = _CONTEXT.Pipe()
-            self._start(main, (there, nodes))
-            there.close()
-        process, before = self._process, memory.kills()
-        if self._is_told or process is None:
-            return INTERRUPTED, ""
-        with contextlib.suppress(OSError):  # it has just died, as its exit code will say
-            self._jobs.send((path, death))
-        while not wait([process.sentinel, self._jobs], timeout=_LOOK):
-            pass
-        with contextlib.suppress(EOFError, OSError):
-            if self._jobs.poll():
-                code, said, goes_on = self._jobs.recv()
-                if not goes_on:
-                    self._ended(process)
-                return code, f"{where}: the code cannot be imported: {said}" if code == UNFIT else ""
-        code = self._ended(process) or INTERRUPTED  # 0: it was told to stop before it had begun
-        if code == -signal.SIGKILL and memory.kills() > before:
+        where, before = f"node {socket.gethostname()}", memory.kills()
+        if self._process is None and (reason := unfit(path)):
+            return UNFIT, f"{where}: {reason}"
+        answer = self._answer((path, death), nodes)
+        if not isinstance(answer, int):
+            code, said = answer
+            return code, f"{where}: the code cannot be imported: {said}" if code == UNFIT else ""
+        if answer == -signal.SIGKILL and memory.kills() > before:
             return NO_MEMORY, f"{where}: {memory.KILLED}"
-        return code, ""
+        return answer or INTERRUPTED, ""  # 0: it was told to stop before it had begun
 
-    def _start(self, target: Callable[..., None], args: tuple[Any, ...]) -> SpawnProcess:
-        self._process = _CONTEXT.Process(target=target, args=args, name="run")
-        with bare_main():
-            self._process.start()
-        return self._process
+    def _answer(self, asked: tuple[Any, Any], nodes: str = "") -> int | tuple[Any, str]:
+        """What the worker answers that is there, or a new one; its exit code if it ends without an answer."""
+        if self._worker is None:
+            self._worker = Worker(_CONTEXT, nodes)
+            self._process = self._worker.process
+        worker = self._worker
+        if self._is_told:
+            return 0
+        worker.ask(*asked)
+        while not wait([worker.process.sentinel, worker.jobs], timeout=_LOOK):
+            pass
+        answer = worker.answer()
+        if answer is None or not worker.goes_on:
+            self._worker, code = None, self._ended(worker.process)
+            return answer or code
+        return answer
 
-    def _ended(self, process: SpawnProcess) -> int:
+    def _ended(self, process: BaseProcess) -> int:
         """Waits for the end of a process; returns its exit code."""
         while not wait([process.sentinel], timeout=_LOOK):
             pass
@@ -194,7 +209,7 @@ class Keeper:
         from submitit.helpers import DelayedSubmission  # pyright: ignore[reportMissingImports]
 
         self.stop()
-        return DelayedSubmission(Keeper(self.folder, self.patience, self.retries, self.nodes), turns)
+        return DelayedSubmission(Keeper(self.folder, self.patience, self.retries, self.nodes, self.further), turns)
 
 
 def _number() -> int:
@@ -222,7 +237,7 @@ def unfit(config_path: str) -> str:
         from ablations.core.provenance import digest
     except ImportError as error:
         return f"the code cannot be imported: {type(error).__name__}: {error}"
-    if job["code"] not in (None, here := digest()):
+    if job["code"] != (here := digest()):
         return (
             f"its code ({here}) is not the launcher's ({job['code']}): it was edited meanwhile, or another "
             "version is installed there. Run the command again"
