@@ -237,6 +237,7 @@ class System(Settings):
             backbone, self.objectives, heads, self.optimizer, self.schedule, training.steps, training.clip_norm
         )
         module.heldout_memory = self.evaluation.memory_length
+        module.usual_length = self.format.sequence_length if self.schedule.by_length else None
         return module
 
     def data_module(self, seed: int) -> "PretrainingData":

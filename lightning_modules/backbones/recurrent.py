@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from lightning_modules.backbones.backbone import FIRST_SEES, LARGEST, SEGMENTS, Backbone, BackboneModule
 from lightning_modules.backbones.embeddings import Embeddings
 from lightning_modules.backbones.stack import initialise
-from lightning_modules.batch import BEGIN, WIDE_TABLE, Encoded, Example, Unsupported
+from lightning_modules.batch import BEGIN, RECURRENT_STATES, WIDE_TABLE, Encoded, Example, Unsupported
 from lightning_modules.config import knob, once
 from lightning_modules.layers.dropout import Dropout, LockedDropout, drop
 
@@ -186,7 +186,7 @@ class Recurrent(Backbone):
         """What objectives and input formats may ask for; without a segment table all segments are alike."""
         first = frozenset() if self.direction == "left_to_right" else frozenset({FIRST_SEES})
         wide = frozenset({WIDE_TABLE}) if self.table_width == self.sizes[-1] else frozenset()
-        return first | wide | {f"direction {self.direction}", SEGMENTS}
+        return first | wide | {f"direction {self.direction}", SEGMENTS, RECURRENT_STATES}
 
     @property
     def described(self) -> str:
