@@ -59,7 +59,7 @@ class Embeddings(nn.Module):
         word_type_dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.word_type_dropout = word_type_dropout
+        self.words, self.word_type_dropout = vocab_size, word_type_dropout
         d, e = width, settings.table_width
         self.scale = e**0.5 if scaled else None
         self.word: nn.Embedding | ClusteredTable = words or nn.Embedding(vocab_size, e)
@@ -84,9 +84,9 @@ class Embeddings(nn.Module):
         return self.placed(words, tokens.tables, tokens.positions)
 
     def _kept(self, ids: Int[Tensor, "b t"]) -> Float[Tensor, "b t 1"]:
-        """The factors of words, the same wherever a word stands; new symbols have factors of their own."""
-        words, number = ids.unique(return_inverse=True)
-        return drop(torch.ones(len(words), device=ids.device), self.word_type_dropout)[number][..., None]
+        """The factor of each word, the same wherever it stands; 1 for symbols that were added after the pretraining."""
+        factors = drop(torch.ones(self.words, device=ids.device), self.word_type_dropout)
+        return torch.where(ids < self.words, factors[ids.clamp(max=self.words - 1)], 1.0)[..., None]
 
     def placed(
         self, x: Float[Tensor, "b t e"], tables: Mapping[str, Int[Tensor, "b t"]], positions: Int[Tensor, "b t"] | None
