@@ -171,10 +171,10 @@ class WikiTextWords(WikiText):
         found = _metrics(asking, texts, rows, each)
         if asking.data is not None:
             counted = _counted(asking, asking.data, rows)
-            found["word_loss.kneser_ney"] = sum(float(nats.sum()) for nats in counted) / weights.sum()
+            found["word_loss.kneser_ney"] = float(sum(nats.sum() for nats in counted) / weights.sum())
             if not asking.model.start:
-                same = sum(float(nats[1:].sum()) for nats in counted)
-                found[f"word_loss.kneser_ney{SAME_TOKENS}"] = same / weights.sum()
+                same = sum(nats[1:].sum() for nats in counted)
+                found[f"word_loss.kneser_ney{SAME_TOKENS}"] = float(same / weights.sum())
         documents = np.array([text.document for text in texts])
         return Found(found, {"word_loss": each / weights}, weights, documents)
 
