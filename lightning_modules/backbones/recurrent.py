@@ -1,8 +1,9 @@
 """Stacks of LSTM layers in the transformer's place (Hochreiter and Schmidhuber 1997; Radford et al. 2018, Table 5).
 
-The five dropouts of AWD-LSTM (Merity et al. 2018, sections 2 and 4) are knobs: of word types, of the input, of recurrent
-weights, between layers, and of the output. Four of them have one mask for all positions of a row, or for the whole
-batch; only recurrent weights change what a layer computes, and all layers keep the kernel of ``torch.nn.LSTM``.
+The five dropouts of AWD-LSTM (Merity et al. 2018, sections 2 and 4) are knobs: of word types, of the input, of
+recurrent weights, between layers, and of the output. Four of them have one mask for all positions of a row, or for
+the whole batch; only recurrent weights change what a layer computes, and all layers keep the kernel of
+``torch.nn.LSTM``.
 """
 
 import itertools
@@ -125,7 +126,7 @@ class Recurrent(Backbone):
     @once
     def resolved(self) -> Self:
         """The settings with the width of the tables filled in, and what only several layers have neutral for one."""
-        full = {"embedding_size": self.table_width}
+        full: dict[str, Any] = {"embedding_size": self.table_width}
         if self.output_size == self.hidden_size:
             full["output_size"] = None
         if self.depth == 1:

@@ -1,9 +1,10 @@
 """AWD-LSTM: regularising and optimising LSTM language models (Merity et al. 2018), the model of WikiText-2.
 
-Sections 3 to 5 of the paper and the released code: three LSTM layers of 1,150, 1,150 and 400 units over word embeddings
-of 400, to which the output layer is tied; five dropouts; activation and temporal activation regularisation; rows that go
-on from step to step, whose steps have lengths of their own; SGD at a rate of 30, by the length of a step, and averaged
-from the evaluation on at which the held-out loss no longer falls. The model of the Penn Treebank is a change of this one::
+Sections 3 to 5 of the paper and the released code: three LSTM layers of 1,150, 1,150 and 400 units over word
+embeddings of 400, to which the output layer is tied; five dropouts; activation and temporal activation
+regularisation; rows that go on from step to step, whose steps have lengths of their own; SGD at a rate of 30, by the
+length of a step, and averaged from the evaluation on at which the held-out loss no longer falls. The model of the
+Penn Treebank is a change of this one::
 
     AWD_LSTM.but(**{
         "data.tokenizer.vocab_size": 10_000, "model.input_dropout": 0.4, "training.batch_size": 40,
@@ -12,17 +13,18 @@ from the evaluation on at which the held-out loss no longer falls. The model of 
 
 What differs:
 
-* WikiText-2's training text is not to be had: Wikipedia stands in, with as many pieces as that text has words (33,278).
-* The paper trains for 750 epochs. The number of updates is computed from 2,088,628 words in 80 rows, 385 steps an epoch.
-* The paper evaluates once an epoch. Here a training has at most 64 evaluations, so that the non-monotone interval of 5
-  is longer.
-* Steps have at most 95 positions. What is left of a row at the end of a pass, less than the next step has, is not shown;
-  the released code shows it as a shorter step.
+* WikiText-2's training text is not to be had: Wikipedia stands in, with as many pieces as that text has words
+  (33,278).
+* The paper trains for 750 epochs. The number of updates is computed from 2,088,628 words in 80 rows, 385 steps an
+  epoch.
+* The paper evaluates once an epoch. Here a training has at most 64 evaluations, so that the non-monotone interval of
+  5 is longer.
+* Steps have at most 95 positions. What is left of a row at the end of a pass, less than the next step has, is not
+  shown; the released code shows it as a shorter step.
 * The bias of forget gates starts at 1 and other biases at 0; in the released code all are uniform as the weights are.
 * The mean of NT-ASGD has the weights after its first step too, which torch's ASGD leaves out.
 * The paper restarts NT-ASGD from the best weights (fine-tuning, its Table 4): a training that starts from another one
-  (``training.start``) does so. It has no cache of recent words.
-"""
+  (``training.start``) does so. It has no cache of recent words."""
 
 from lightning_modules.backbones import Recurrent
 from lightning_modules.data import Data, InputFormat, Tokenizer

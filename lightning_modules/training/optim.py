@@ -335,7 +335,6 @@ class Schedule(Settings):
             return 0.5 * (1 + math.cos(math.pi * progress))
         return 1.0 if self.decay == "constant" else 1.0 - progress
 
-
     def beta1(self, usual: float, step: int, steps: int) -> float:
         """The decay rate of the first moment at a step, where it is ``usual`` at both ends of a cycle."""
         if self.low_beta1 is None:

@@ -1,9 +1,9 @@
 """Positions of a step, drawn for each step: backpropagation through time of variable length.
 
-Merity et al. 2018, section 4.1: with probability .95 a step has about L positions, else about L / 2; around that they are
-normal with standard deviation 5. As in the released code numbers are cut down to whole ones, and at least 5. Here they are
-at most L + 25, so that memory is known: one step in three million is longer there. Steps of equal length would end rows at
-the same words in every pass.
+Merity et al. 2018, section 4.1: with probability .95 a step has about L positions, else about L / 2; around that they
+are normal with standard deviation 5. As in the released code numbers are cut down to whole ones, and at least 5. Here
+they are at most L + 25, so that memory is known: one step in three million is longer there. Steps of equal length
+would end rows at the same words in every pass.
 """
 
 import math

@@ -1,5 +1,7 @@
 """The recurrent backbone of AWD-LSTM: widths, residual connections, and each of the five dropouts by hand."""
 
+import itertools
+
 import pytest
 import torch
 from torch import nn
@@ -34,7 +36,7 @@ def read(model, seed=1):
 def bare(model):
     """torch's own layers with the weights of ours."""
     sizes = [model.settings.table_width, *model.settings.sizes]
-    layers = [nn.LSTM(a, b, batch_first=True) for a, b in zip(sizes, sizes[1:], strict=False)]
+    layers = [nn.LSTM(a, b, batch_first=True) for a, b in itertools.pairwise(sizes)]
     for own, layer in zip(layers, model.stacks[0], strict=True):
         own.load_state_dict(layer.state_dict())
     return layers

@@ -203,9 +203,7 @@ OF_SEVERAL_LAYERS = {"model.residual": True, "model.hidden_dropout": 0.3}
 
 def test_every_knob_is_tried():
     untried = {"kind", "direction"}  # the one is tried below, the other above
-    assert {f"model.{name}" for name in Recurrent.model_fields if name not in untried} == {
-        *KNOBS, *OF_SEVERAL_LAYERS
-    }
+    assert {f"model.{name}" for name in Recurrent.model_fields if name not in untried} == {*KNOBS, *OF_SEVERAL_LAYERS}
 
 
 def test_every_knob_changes_the_training(lstm, tiny, tmp_path):
