@@ -71,7 +71,7 @@ class Recurrent(Backbone):
     dropout: float = knob(0.1, "Dropout on the output of each layer.", ge=0, lt=1)
     word_type_dropout: float = knob(
         0.0,
-        "Dropout of whole rows of the word table as it is read: a dropped word is zero wherever it stands in a batch. "
+        "Dropout of whole rows of the word table as it is read: a dropped word is zero at all its places in a batch. "
         "The output layer reads all rows.",
         neutral=0.0,
         ge=0,
@@ -104,8 +104,8 @@ class Recurrent(Backbone):
     )
     init: Literal["truncated_normal", "normal", "uniform"] = knob(
         "normal",
-        "Initialisation of the embeddings. A truncated_normal is cut at two standard deviations; uniform has the same "
-        "standard deviation.",
+        "Initialisation of the embeddings. A truncated_normal is cut at two standard deviations. A uniform one has the "
+        "same standard deviation.",
     )
 
     @model_validator(mode="after")

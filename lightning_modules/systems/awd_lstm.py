@@ -24,10 +24,12 @@ What differs:
 * The bias of forget gates starts at 1 and other biases at 0; in the released code all are uniform as the weights are.
 * The mean of NT-ASGD has the weights after its first step too, which torch's ASGD leaves out.
 * The paper restarts NT-ASGD from the best weights (fine-tuning, its Table 4): a training that starts from another one
-  (``training.start``) does so. It has no cache of recent words."""
+  (``training.start``) comes near to it. There is no cache of recent words.
+"""
 
 from lightning_modules.backbones import Recurrent
 from lightning_modules.data import Data, InputFormat, Tokenizer
+from lightning_modules.evaluation import Evaluation
 from lightning_modules.objectives import ActivationRegularization, LanguageModel, Objectives
 from lightning_modules.system import System
 from lightning_modules.training.optim import Optimizer, Schedule
@@ -58,4 +60,5 @@ AWD_LSTM = System(
     optimizer=Optimizer(algorithm="sgd", peak_lr=30.0, weight_decay=1.2e-6, decay_all=True, nonmonotone_interval=5),
     schedule=Schedule(warmup_fraction=0.0, decay="constant", by_length=True),
     training=Training(steps=289_000, batch_size=80, clip_norm=0.25, precision="fp32"),
+    evaluation=Evaluation(points=64),
 )

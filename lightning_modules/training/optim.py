@@ -24,9 +24,9 @@ class Optimizer(Settings):
     )
     nonmonotone_interval: int = knob(
         0,
-        "NT-ASGD: the weights are averaged from the evaluation on whose held-out loss is above the least of those that "
-        "more than so many evaluations lie behind (5 in AWD-LSTM). They are evaluated and kept as the mean of those "
-        "after each step since. No averaging with 0.",
+        "NT-ASGD: number n of evaluations (5 in AWD-LSTM). An evaluation begins the averaging of weights if its "
+        "held-out loss is above the best of those before it, the last n left out. The mean is evaluated and kept. No "
+        "averaging with 0.",
         neutral=0,
         ge=0,
         le=64,
@@ -262,21 +262,21 @@ class Schedule(Settings):
 
     shape: Literal["warmup", "slanted", "one_cycle"] = knob(
         "warmup",
-        "Shape: a linear warm-up and a decay (warmup); slanted triangular rates, which rise and fall linearly from and "
-        "to the peak over ratio (slanted: ULMFiT); or a rise from there and a fall to the peak over final_ratio, both "
-        "along cosines (one_cycle: fastai).",
+        "Shape: a linear warm-up and a decay (warmup), slanted triangular rates (slanted) or one cycle (one_cycle). "
+        "Slanted rates rise linearly from the peak over ratio and fall back there (ULMFiT). One cycle rises from there "
+        "and falls to the peak over final_ratio, both along cosines (fastai).",
         neutral="warmup",
     )
     ratio: float = knob(
-        32.0, "With slanted or one_cycle: the peak over the first rate; 25 in fastai's one_cycle.", neutral=32.0, ge=1
+        32.0, "With slanted or one_cycle: the peak over the first rate (25 in fastai's one_cycle).", neutral=32.0, ge=1
     )
     final_ratio: float = knob(
         250_000.0, "With one_cycle: the peak over the rate towards which it falls.", neutral=250_000.0, ge=1
     )
     low_beta1: float | None = knob(
         None,
-        "With one_cycle: the decay rate of the first moment at the peak, towards which it falls from optimizer.beta1 "
-        "and from which it rises again (0.85 of 0.95 in fastai). By default it stays.",
+        "With one_cycle: the decay rate of the first moment at the peak. It falls there from optimizer.beta1 and rises "
+        "back to it (0.85 of 0.95 in fastai). By default it stays.",
         neutral=None,
         ge=0,
         lt=1,

@@ -158,7 +158,7 @@ class WikiTextWords(WikiText):
     metrics: ClassVar[dict[str, str]] = {
         name: RunningText.metrics[name] for name in ("word_loss", "perplexity", "nats_per_byte", "unknown")
     }
-    methods: ClassVar[dict[str, str]] = {"kneser_ney": f"Kneser-Ney {_ORDER}-grams of the training text"}
+    methods: ClassVar[dict[str, str]] = {"kneser_ney": f"Kneser-Ney {_ORDER}-grams"}
 
     def fingerprint(self) -> str:
         return identity([_RECIPE, _ORDER, self.articles.pin().sha256])

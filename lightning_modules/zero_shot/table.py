@@ -37,7 +37,7 @@ _ROWS: tuple[ZeroShot, ...] = (
     ),
     WikiTextWords(
         "wikitext2_words",
-        "WikiText-2 by words: how probable is its test set, beside counts of the training text?",
+        "WikiText-2 by words: how probable is a word of its test set?",
         "Merity et al. 2017, Pointer Sentinel Mixture Models",
         WIKITEXT_2,
         licence="CC BY-SA 3.0",

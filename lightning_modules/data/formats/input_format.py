@@ -250,8 +250,8 @@ class InputFormat(Settings):
             if wrong:
                 named = ", ".join(f"{name} {given}" for name, given in wrong.items())
                 raise ValueError(
-                    f"lengths drawn is of rows that go through the text once in a pass, all of each step: set lengths "
-                    f"to fixed, or leave out {named}"
+                    "lengths drawn is of rows that go through the text from its beginning, whole: set lengths to "
+                    f"fixed, or leave out {named}"
                 )
         shortest = min(self.sequence_length, self.first_length or self.sequence_length)
         room = 1 if self.rest == "text" else 2 + pairs.SPECIALS
