@@ -55,10 +55,10 @@ def _clustered(system: System, settings: FineTuning) -> tuple[str, str] | None:
 
 
 def _mixed(system: System, settings: FineTuning) -> tuple[str, str] | None:
-    if settings.features is None:
+    model = system.model
+    if settings.features is None or len({model.layer_width(layer) for layer in range(1, model.depth + 1)}) == 1:
         return None
-    layers, model = settings.features.chosen(system.model.depth), system.model
-    widths = sorted({model.layer_width(layer) for layer in layers})
+    widths = sorted({model.layer_width(layer) for layer in settings.features.chosen(model.depth)})
     if len(widths) == 1:
         return None
     return "features.layers", (
