@@ -7,6 +7,7 @@ the whole batch; only recurrent weights change what a layer computes, and all la
 """
 
 import itertools
+import warnings
 from collections.abc import Sequence
 from typing import Any, Literal, Self
 
@@ -270,7 +271,9 @@ class _Layer(nn.LSTM):
         if not (self.training and self.weight_dropout):
             return self(x, begin)
         some = drop(self.get_parameter("weight_hh_l0"), self.weight_dropout)
-        return functional_call(self, {"weight_hh_l0": some}, (x, begin))
+        with warnings.catch_warnings():  # cuDNN copies weights that do not lie together, as these cannot
+            warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
+            return functional_call(self, {"weight_hh_l0": some}, (x, begin))
 
 
 class RecurrentEncoder(BackboneModule):
