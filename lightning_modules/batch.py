@@ -38,6 +38,7 @@ STEP = {
 # what a backbone may support and an objective need
 WIDE_TABLE = "word embeddings as wide as its states"
 QUERY_STREAM = "query stream"
+RECURRENT_STATES = "recurrent states"
 BOTH_WAYS = "row that continues to the left"
 REUSE = "row of which a part continues"
 _ALIGNED = 16  # bytes, of the place of a tensor among others

@@ -8,6 +8,7 @@ from lightning_modules.data import InputFormat
 from lightning_modules.data.order.heldout import Reading
 from lightning_modules.evaluation import Evaluation
 from lightning_modules.objectives import Objectives
+from lightning_modules.training.optim import Schedule
 from lightning_modules.training.settings import Training
 
 
@@ -41,6 +42,19 @@ def check(
         wrong[-1:] = [f"{last}, or set format.kind {form.kind} to stream" for last in wrong[-1:]]
     if wrong:
         raise ValueError("; ".join(wrong))
+
+
+def check_rate(form: InputFormat, schedule: Schedule) -> None:
+    """Checks that a rate by the length of a step has lengths that differ.
+
+    Raises:
+        ValueError: Naming both knobs.
+    """
+    if schedule.by_length and form.lengths != "drawn":
+        raise ValueError(
+            f"schedule.by_length multiplies the rate by the length of a step, and format.lengths is {form.lengths}: "
+            "set it to drawn (format.kind stream), or schedule.by_length to false"
+        )
 
 
 def _of_training(model: Backbone, objectives: Objectives, training: Training) -> Iterator[str]:

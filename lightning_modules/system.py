@@ -21,6 +21,7 @@ from lightning_modules.batch import QUERY_STREAM, Direction, Example, Tokens, Vo
 from lightning_modules.config import ConfigError, Problem, Settings, as_data, canonical, diff, flat, label
 from lightning_modules.data import Data, InputFormat
 from lightning_modules.data.baselines import pair_edges
+from lightning_modules.data.formats import lengths
 from lightning_modules.data.formats.input_format import LABELS
 from lightning_modules.draws import Draws, continued
 from lightning_modules.evaluation import Evaluation
@@ -51,7 +52,7 @@ class System(Settings):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        self.model.check_length(self.format.sequence_length)
+        self.model.check_length(self.format.longest)
         self._check_needs()
         self._check_directions()
         word_clusters.check(self.model, self.objectives, self.data.tokenizer.vocab_size)
@@ -62,6 +63,7 @@ class System(Settings):
                 "set it to 0, 1 or 3"
             )
         streams.check(self.model, self.objectives, self.format, self.training, self.evaluation)
+        streams.check_rate(self.format, self.schedule)
         self.model.check_warm_start(self.training.warm_start)
         if self.training.start:
             self._check_start()
@@ -237,6 +239,7 @@ class System(Settings):
             backbone, self.objectives, heads, self.optimizer, self.schedule, training.steps, training.clip_norm
         )
         module.heldout_memory = self.evaluation.memory_length
+        module.usual_length = self.format.sequence_length if self.schedule.by_length else None
         return module
 
     def data_module(self, seed: int) -> "PretrainingData":
@@ -337,7 +340,10 @@ class System(Settings):
         return self.model.build(vocab_size), self.objectives.heads(self.model.size(vocab_size))
 
     def shown(self, steps: int | None = None) -> dict[int, float]:
-        """Positions -> rows of that many in a training, or in its first steps; by tokens as if all were full."""
+        """Positions -> rows of that many in a training, or in its first steps.
+
+        By tokens as if all were full; of lengths that are drawn the expected numbers.
+        """
         left = self.training.steps if steps is None else steps
         full, rows = self.format.sequence_length, dict[int, float]()
         for length, most in self.format.phases(self.training.steps):
@@ -346,7 +352,8 @@ class System(Settings):
                 * self.training.batch_size
                 * (full / length if self.training.batch_by == "tokens" else 1)
             )
-            rows[length] = min(left, most) * each
+            parts = lengths.shares(length) if self.format.lengths == "drawn" else {length: 1.0}
+            rows |= {positions: min(left, most) * each * share for positions, share in parts.items()}
             left -= min(left, most)
         return rows
 

@@ -13,12 +13,14 @@ import yaml
 from ablations.core import strict_yaml
 from ablations.core.formatting import value_text
 from ablations.planning import grids, scales
-from lightning_modules.config import ConfigError, Problem, as_data
+from lightning_modules.backbones import Transformer
+from lightning_modules.config import ConfigError, Problem, as_data, flat, has_knob
 from lightning_modules.files import write_atomically
 from lightning_modules.system import System
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _NEEDED = ("model.direction", "model.query_stream", "model.memory_length")  # of a model, by objectives and formats
+_SIZES = ("num_layers", "hidden_size", "embedding_size", "output_size")
 _TEMPLATE = Path(__file__).with_name("new_grid.yaml")
 
 
@@ -97,11 +99,26 @@ def _trained_on(base: System) -> dict[str, Any]:
     parts = {f"objectives.{name}": getattr(base.objectives, name) for name in type(base.objectives).model_fields}
     own = {path: part.model_dump(mode="json", exclude_defaults=True) for path, part in parts.items() if part}
     pins = {path: pin for name in scales.available() for path, pin in scales.read(name).pins.items()}
-    return own | {
-        path: as_data(base.get(path))
-        for path, pin in pins.items()
-        if (path in _NEEDED or path.startswith("format.")) and as_data(base.get(path)) != pin
-    }
+    asked = [path for path in pins if path in _NEEDED or path.startswith("format.")]
+    asked = [path for path in asked if has_knob(System, path, "model.kind", base.get("model.kind"))]
+    return (
+        own
+        | _of_kind(base)
+        | {path: as_data(base.get(path)) for path in asked if as_data(base.get(path)) != pins[path]}
+    )
+
+
+def _of_kind(base: System) -> dict[str, Any]:
+    """What a base has in the place of scales' transformers and Adam, but for its sizes."""
+    stated: dict[str, Any] = {}
+    if not isinstance(base.model, Transformer):
+        usual = flat(type(base.model)())
+        own = {name: as_data(value) for name, value in flat(base.model).items() if value != usual[name]}
+        stated |= {"model.kind": base.get("model.kind"), "model.embedding_size": None}  # as wide as its layers
+        stated |= {f"model.{name}": value for name, value in own.items() if name not in _SIZES}
+    if base.optimizer.algorithm == "sgd":
+        stated["optimizer.algorithm"] = "sgd"
+    return stated
 
 
 def _measured(base: System, knobs: Mapping[str, Any]) -> tuple[str, list[dict[str, str]]]:

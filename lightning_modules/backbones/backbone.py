@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -88,12 +88,12 @@ class Backbone(Settings, ABC):
 
     Beside what is declared here every kind has the fields ``num_layers``, ``hidden_size``, ``embedding_size``,
     ``direction`` and ``segment_types``.
-
-    Attributes:
-        dropouts: Names of its dropout rates.
     """
 
-    dropouts: ClassVar[tuple[str, ...]]
+    @property
+    @abstractmethod
+    def dropouts(self) -> tuple[str, ...]:
+        """Names of its dropout rates, which a fine-tuning sets together."""
 
     @abstractmethod
     def build(self, vocab_size: int) -> BackboneModule:

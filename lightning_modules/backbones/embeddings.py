@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from typing import Protocol
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lightning_modules.backbones.clustered import ClusteredTable
 from lightning_modules.batch import Example
-from lightning_modules.layers.dropout import Dropout
+from lightning_modules.layers.dropout import Dropout, drop
 from lightning_modules.layers.positions import sinusoids
 
 
@@ -41,6 +42,8 @@ class Embeddings(nn.Module):
         max_positions: Rows of the position table.
         scaled: Whether words are multiplied by the square root of their width e (Vaswani et al. 2017, section 3.4).
         words: The word table; by default a plain one.
+        word_type_dropout: Share of words that are zero wherever they stand in a training batch, before anything is
+            added to them (Gal and Ghahramani 2016); the others are divided by what is kept.
     """
 
     def __init__(
@@ -53,8 +56,10 @@ class Embeddings(nn.Module):
         *,
         scaled: bool = False,
         words: ClusteredTable | None = None,
+        word_type_dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        self.words, self.word_type_dropout = vocab_size, word_type_dropout
         d, e = width, settings.table_width
         self.scale = e**0.5 if scaled else None
         self.word: nn.Embedding | ClusteredTable = words or nn.Embedding(vocab_size, e)
@@ -73,7 +78,15 @@ class Embeddings(nn.Module):
         tokens = example.inputs
         # rows with padding on the left are wider than any of them is long
         self.check_length(tokens.ids.shape[1] if tokens.positions is None else int(tokens.positions.max()) + 1)
-        return self.placed(self.word(tokens.ids), tokens.tables, tokens.positions)
+        words = self.word(tokens.ids)
+        if self.training and self.word_type_dropout:
+            words = words * self._kept(tokens.ids)
+        return self.placed(words, tokens.tables, tokens.positions)
+
+    def _kept(self, ids: Int[Tensor, "b t"]) -> Float[Tensor, "b t 1"]:
+        """The factor of each word, the same wherever it stands; 1 for symbols that were added after the pretraining."""
+        factors = drop(torch.ones(self.words, device=ids.device), self.word_type_dropout)
+        return torch.where(ids < self.words, factors[ids.clamp(max=self.words - 1)], 1.0)[..., None]
 
     def placed(
         self, x: Float[Tensor, "b t e"], tables: Mapping[str, Int[Tensor, "b t"]], positions: Int[Tensor, "b t"] | None

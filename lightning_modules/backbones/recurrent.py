@@ -1,20 +1,29 @@
-"""Stacks of LSTM layers in the transformer's place (Hochreiter and Schmidhuber 1997; Radford et al. 2018, Table 5)."""
+"""Stacks of LSTM layers in the transformer's place (Hochreiter and Schmidhuber 1997; Radford et al. 2018, Table 5).
 
+The five dropouts of AWD-LSTM (Merity et al. 2018, sections 2 and 4) are knobs: of word types, of the input, of
+recurrent weights, between layers, and of the output. Four of them have one mask for all positions of a row, or for
+the whole batch; only recurrent weights change what a layer computes, and all layers keep the kernel of
+``torch.nn.LSTM``.
+"""
+
+import itertools
+import warnings
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import torch
 from jaxtyping import Bool, Float, Int
 from pydantic import model_validator
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from lightning_modules.backbones.backbone import FIRST_SEES, LARGEST, SEGMENTS, Backbone, BackboneModule
 from lightning_modules.backbones.embeddings import Embeddings
 from lightning_modules.backbones.stack import initialise
-from lightning_modules.batch import BEGIN, WIDE_TABLE, Encoded, Example, Unsupported
+from lightning_modules.batch import BEGIN, RECURRENT_STATES, WIDE_TABLE, Encoded, Example, Unsupported
 from lightning_modules.config import knob, once
-from lightning_modules.layers.dropout import Dropout
+from lightning_modules.layers.dropout import Dropout, LockedDropout, drop
 
 _WAYS = {"left_to_right": (False,), "right_to_left": (True,), "two_way": (False, True)}  # is a stack's row reversed?
 State = tuple[Float[Tensor, "b d"], Float[Tensor, "b d"]]  # of a layer after a position: its output and its cells
@@ -25,9 +34,11 @@ class Recurrent(Backbone):
 
     The paper gives no other detail. Embeddings are the transformer's without positions, LayerNorm and dropout
     included; a layer reads the layer below as it is, without projection, residual connection or LayerNorm.
-    """
 
-    dropouts: ClassVar[tuple[str, ...]] = ("embedding_dropout", "dropout")
+    The dropouts of AWD-LSTM come in the numbers of its released code: word types (``dropoute``), input (``dropouti``),
+    recurrent weights (``wdrop``), between layers (``dropouth``) and output (``dropout``). What is kept is divided by
+    1 - p. ``embedding_dropout`` and ``dropout`` are others, which drop single entries.
+    """
 
     kind: Literal["lstm"] = knob("lstm", "")
     num_layers: int = knob(1, "Number of layers L. With two stacks, of both together.", ge=1, le=LARGEST["num_layers"])
@@ -43,11 +54,47 @@ class Recurrent(Backbone):
         "Direction in which rows are read: two_way is one stack per direction, each with half of the layers, whose "
         "states are concatenated (ELMo).",
     )
+    output_size: int | None = knob(
+        None,
+        "Units of the last layer of a stack, whose states heads read: 400 over layers of 1,150 in AWD-LSTM. By default "
+        "hidden_size.",
+        neutral=None,
+        ge=1,
+        le=LARGEST["hidden_size"],
+    )
+    residual: bool = knob(
+        False, "Add what a layer reads to its output, from the second layer on (ELMo).", neutral=False
+    )
     segment_types: int = knob(
         0, "Rows of the segment embedding table. No table with 0.", neutral=0, ge=0, le=LARGEST["segment_types"]
     )
     embedding_dropout: float = knob(0.1, "Dropout on the summed, normalised embeddings.", ge=0, lt=1)
     dropout: float = knob(0.1, "Dropout on the output of each layer.", ge=0, lt=1)
+    word_type_dropout: float = knob(
+        0.0,
+        "Dropout of whole rows of the word table as it is read: a dropped word is zero at all its places in a batch. "
+        "The output layer reads all rows.",
+        neutral=0.0,
+        ge=0,
+        lt=1,
+    )
+    input_dropout: float = knob(
+        0.0, "Dropout on the input of the first layer, the same at all positions of a row.", neutral=0.0, ge=0, lt=1
+    )
+    weight_dropout: float = knob(
+        0.0, "Dropout of recurrent weights, one mask for each layer and batch (DropConnect).", neutral=0.0, ge=0, lt=1
+    )
+    hidden_dropout: float = knob(
+        0.0, "Dropout between layers, the same at all positions of a row.", neutral=0.0, ge=0, lt=1
+    )
+    output_dropout: float = knob(
+        0.0,
+        "Dropout on the states that heads read, the same at all positions of a row. The layers that are returned are "
+        "without.",
+        neutral=0.0,
+        ge=0,
+        lt=1,
+    )
     embedding_norm: bool = knob(True, "LayerNorm on the summed embeddings.", neutral=True)
     norm_eps: float = knob(1e-5, "Epsilon of the embeddings' LayerNorm.", gt=0)
     init_std: float = knob(
@@ -56,8 +103,10 @@ class Recurrent(Backbone):
         "the bias of forget gates is 1.",
         gt=0,
     )
-    init: Literal["truncated_normal", "normal"] = knob(
-        "normal", "Initialisation of the embeddings. A truncated_normal is cut at two standard deviations."
+    init: Literal["truncated_normal", "normal", "uniform"] = knob(
+        "normal",
+        "Initialisation of the embeddings. A truncated_normal is cut at two standard deviations. A uniform one has the "
+        "same standard deviation.",
     )
 
     @model_validator(mode="after")
@@ -66,10 +115,30 @@ class Recurrent(Backbone):
             raise ValueError(f"direction two_way needs an even number of layers, not num_layers {self.num_layers}")
         return self
 
+    @model_validator(mode="after")
+    def _what_is_added_is_as_wide(self) -> Self:
+        if self.residual and self.depth > 1 and self.sizes[-1] != self.hidden_size:
+            raise ValueError(
+                f"residual adds {self.hidden_size} units to the output_size {self.output_size} of the last layer: set "
+                "output_size to null, or residual to false"
+            )
+        return self
+
     @once
     def resolved(self) -> Self:
-        """The settings with the width of the tables filled in."""
-        return self.model_copy(update={"embedding_size": self.table_width})
+        """The settings with the width of the tables filled in, and what only several layers have neutral for one."""
+        full: dict[str, Any] = {"embedding_size": self.table_width}
+        if self.output_size == self.hidden_size:
+            full["output_size"] = None
+        if self.depth == 1:
+            full |= {"hidden_dropout": 0.0, "residual": False}
+        return self.model_copy(update=full)
+
+    @property
+    def dropouts(self) -> tuple[str, ...]:
+        """The rates that drop single entries, and those of AWD-LSTM that are in use."""
+        used = (name for name in _AWD_DROPOUTS if getattr(self, name))
+        return ("embedding_dropout", "dropout", *used)
 
     def build(self, vocab_size: int) -> "RecurrentEncoder":
         """The encoder, initialised from torch's current generator."""
@@ -86,9 +155,18 @@ class Recurrent(Backbone):
         return self.num_layers // self.stacks
 
     @property
+    def sizes(self) -> tuple[int, ...]:
+        """Units of each layer of a stack."""
+        return (*[self.hidden_size] * (self.depth - 1), self.output_size or self.hidden_size)
+
+    @property
     def width(self) -> int:
         """Width of the states that heads read: that of one stack, or of two concatenated."""
-        return self.stacks * self.hidden_size
+        return self.stacks * self.sizes[-1]
+
+    def layer_width(self, layer: int) -> int:
+        """See `Backbone.layer_width`; layers may have several widths."""
+        return self.stacks * self.sizes[layer - 1] if layer else self.embedded_width
 
     @property
     def embedded_width(self) -> int:
@@ -109,14 +187,15 @@ class Recurrent(Backbone):
     def supports(self) -> frozenset[str]:
         """What objectives and input formats may ask for; without a segment table all segments are alike."""
         first = frozenset() if self.direction == "left_to_right" else frozenset({FIRST_SEES})
-        wide = frozenset({WIDE_TABLE}) if self.table_width == self.hidden_size else frozenset()
-        return first | wide | {f"direction {self.direction}", SEGMENTS}
+        wide = frozenset({WIDE_TABLE}) if self.table_width == self.sizes[-1] else frozenset()
+        return first | wide | {f"direction {self.direction}", SEGMENTS, RECURRENT_STATES}
 
     @property
     def described(self) -> str:
         """Layers, units and direction."""
         layers = f"{self.num_layers} LSTM layer{'s' * (self.num_layers > 1)} of {self.hidden_size} units"
-        return f"{layers}, direction `{self.direction}`"
+        last = f", the last one of {self.output_size}" if self.output_size else ""
+        return f"{layers}{last}, direction `{self.direction}`"
 
     def check_warm_start(self, depths: Sequence[int]) -> None:
         """See `Backbone.check_warm_start`: layers of a recurrence have different shapes."""
@@ -125,12 +204,24 @@ class Recurrent(Backbone):
 
     def flops_per_sequence(self, length: int, queries: float = 0.0, memory: int | None = None) -> float:
         """See `Backbone.flops_per_sequence`; it has no query stream and attends to no memory."""
-        read = self.table_width + (self.depth - 1) * self.hidden_size  # widths of the inputs of a stack's layers
-        return float(length * self.stacks * 2 * 4 * self.hidden_size * (read + self.depth * self.hidden_size))
+        products = sum(4 * size * (read + size) for read, size in itertools.pairwise((self.table_width, *self.sizes)))
+        return float(length * self.stacks * 2 * products)
+
+
+_AWD_DROPOUTS = ("word_type_dropout", "input_dropout", "weight_dropout", "hidden_dropout", "output_dropout")
 
 
 class _Layer(nn.LSTM):
     """One layer in one direction. It computes in the precision of its weights, even under autocast.
+
+    While it trains, a share of its recurrent weights is zero, the same ones at all positions and in all rows of a batch
+    (Wan et al. 2013; Merity et al. 2018, section 2). The first position has no state behind it, so that none of this
+    reaches it. The gradient reaches the weights themselves, which stay parameters of the layer.
+
+    Args:
+        inputs: Width of what it reads.
+        size: Its units.
+        weight_dropout: The share.
 
     Attributes:
         spared: Parameters without weight decay.
@@ -138,8 +229,9 @@ class _Layer(nn.LSTM):
 
     spared = ("bias_ih_l0", "bias_hh_l0")
 
-    def __init__(self, inputs: int, size: int) -> None:
+    def __init__(self, inputs: int, size: int, weight_dropout: float = 0.0) -> None:
         super().__init__(inputs, size, batch_first=True)
+        self.weight_dropout = weight_dropout
 
     def reset_parameters(self) -> None:
         """As torch, but for biases: 1 for forget gates (Gers et al. 2000; Jozefowicz et al. 2015), else 0."""
@@ -166,13 +258,22 @@ class _Layer(nn.LSTM):
             x = x.to(self.get_parameter("weight_ih_l0").dtype)
             begin = None if before is None else tuple(part[None] for part in before)
             if begin is None or sizes is None:
-                states, (output, cells) = self(x, begin)
+                states, (output, cells) = self._read(x, begin)
                 return states, (output[0], cells[0])
             packed = pack_padded_sequence(x, sizes.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
-            states, after = self(packed, begin)
+            states, after = self._read(packed, begin)
             read = (sizes > 0)[:, None]
             output, cells = (torch.where(read, new[0], old[0]) for new, old in zip(after, begin, strict=True))
             return pad_packed_sequence(states, batch_first=True, total_length=x.shape[1])[0], (output, cells)
+
+    def _read(self, x: Any, begin: Any) -> Any:
+        """What torch's layer makes of rows or packed rows, with some of the recurrent weights zero in training."""
+        if not (self.training and self.weight_dropout):
+            return self(x, begin)
+        some = drop(self.get_parameter("weight_hh_l0"), self.weight_dropout)
+        with warnings.catch_warnings():  # cuDNN copies weights that do not lie together, as these cannot
+            warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
+            return functional_call(self, {"weight_hh_l0": some}, (x, begin))
 
 
 class RecurrentEncoder(BackboneModule):
@@ -188,12 +289,18 @@ class RecurrentEncoder(BackboneModule):
         super().__init__()
         self.settings, self.direction, self.supports = settings, settings.direction, settings.supports
         self.carries = settings.direction == "left_to_right"
-        self.embeddings = Embeddings(settings, vocab_size, settings.table_width)
-        widths = [settings.table_width, *[settings.hidden_size] * settings.depth]
+        self.embeddings = Embeddings(
+            settings, vocab_size, settings.table_width, word_type_dropout=settings.word_type_dropout
+        )
+        widths = list(itertools.pairwise((settings.table_width, *settings.sizes)))
         self.stacks = nn.ModuleList(
-            nn.ModuleList(_Layer(width, settings.hidden_size) for width in widths[:-1]) for _ in range(settings.stacks)
+            nn.ModuleList(_Layer(read, size, settings.weight_dropout) for read, size in widths)
+            for _ in range(settings.stacks)
         )
         self.dropout = Dropout(settings.dropout)
+        self.input_dropout = LockedDropout(settings.input_dropout)
+        self.hidden_dropout = LockedDropout(settings.hidden_dropout)
+        self.output_dropout = LockedDropout(settings.output_dropout)
         self.embeddings.apply(lambda module: initialise(module, settings.init, settings.init_std))
 
     def forward(self, example: Example, carry: Any = None) -> Encoded:
@@ -205,7 +312,7 @@ class RecurrentEncoder(BackboneModule):
         """
         example.check_readable(self.supports)
         self._check_visible(example)
-        x, real = self.embeddings(example), example.inputs.real
+        x, real = self.input_dropout(self.embeddings(example)), example.inputs.real
         before = [None] * self.settings.depth if carry is None else self._states(carry, len(real), real.device)
         sizes = None if carry is None or bool(real.all()) else real.sum(1)
         stacks, after = [], []
@@ -214,14 +321,14 @@ class RecurrentEncoder(BackboneModule):
             stacks.append(layers)
         layers = [torch.cat(both, -1) for both in zip(*stacks, strict=True)]
         kept = None if carry is None else tuple((output.detach(), cells.detach()) for output, cells in after)
-        return Encoded(layers=layers, last=layers[-1], table=self.table, carry=kept)
+        return Encoded(layers=layers, last=self.output_dropout(layers[-1]), table=self.table, carry=kept)
 
     def begin(self, rows: int, device: torch.device | str | None = None) -> tuple[State, ...] | None:
         """States of zero for each layer; None unless it reads from left to right."""
         if not self.carries:
             return None
-        zeros = self.table.new_zeros(rows, self.settings.hidden_size, device=device)
-        return ((zeros, zeros),) * self.settings.depth
+        zeros = [self.table.new_zeros(rows, size, device=device) for size in self.settings.sizes]
+        return tuple((none, none) for none in zeros)
 
     def _states(self, carry: Any, rows: int, device: torch.device) -> Sequence[State]:
         """The states before a batch, of each layer."""
@@ -249,10 +356,12 @@ class RecurrentEncoder(BackboneModule):
         """The embeddings and the layers of one direction, and the state of each layer after the rows."""
         layers, after = [x], []
         back = None if order is None else order.argsort(1)
-        for layer, state in zip(stack.children(), before, strict=True):
+        for number, (layer, state) in enumerate(zip(stack.children(), before, strict=True)):
             assert isinstance(layer, _Layer)
-            states, last = layer.states(_at(layers[-1], order), state, sizes)
-            layers.append(self.dropout(_at(states, back) * real[:, :, None]))
+            read = self.hidden_dropout(layers[-1]) if number else x
+            states, last = layer.states(_at(read, order), state, sizes)
+            states = self.dropout(_at(states, back) * real[:, :, None])
+            layers.append(states + read if number and self.settings.residual else states)
             after.append(last)
         return layers, after
 

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 from pydantic import model_validator
 
@@ -19,8 +19,6 @@ HEAD_SIZE = 64  # default width of a head, that of every BERT and GPT
 
 class StackSettings(Backbone):
     """Embeddings and a stack of layers over them. Defaults are those of BERT-base (Devlin et al. 2019, section 3)."""
-
-    dropouts: ClassVar[tuple[str, ...]] = ("embedding_dropout", "dropout", "attention_dropout")
 
     num_layers: int = knob(12, "Number of layers L. With two stacks, of both together.", ge=1, le=LARGEST["num_layers"])
     hidden_size: int = knob(768, "Width d of the residual stream.", ge=1, le=LARGEST["hidden_size"])
@@ -302,6 +300,11 @@ class StackSettings(Backbone):
     def stacks(self) -> int:
         """Stacks of layers over the embeddings: one, or one per direction."""
         return 2 if self.direction == "two_way" else 1
+
+    @property
+    def dropouts(self) -> tuple[str, ...]:
+        """Those of embeddings, layers and attention."""
+        return ("embedding_dropout", "dropout", "attention_dropout")
 
     @property
     def depth(self) -> int:

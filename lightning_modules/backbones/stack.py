@@ -388,7 +388,7 @@ def _precision(x: Tensor) -> torch.dtype:
 
 
 def initialise(module: nn.Module, kind: str, std: float) -> None:
-    """Draws a module's own weights: normal with mean 0, biases 0, LayerNorm 1 and 0 (BERT's released code)."""
+    """Draws a module's own weights with mean 0; biases 0, LayerNorm 1 and 0 (BERT's released code)."""
     if isinstance(module, (nn.Linear, nn.Embedding)):
         _draw(module.weight, kind, std)
     if isinstance(module, nn.Linear) and module.bias is not None:
@@ -406,5 +406,7 @@ def initialise(module: nn.Module, kind: str, std: float) -> None:
 def _draw(weight: Tensor, kind: str, std: float) -> None:
     if kind == "normal":
         nn.init.normal_(weight, std=std)
+    elif kind == "uniform":
+        nn.init.uniform_(weight, -std * 3**0.5, std * 3**0.5)
     else:
         nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)

@@ -114,6 +114,7 @@ class PretrainingData(pl.LightningDataModule):
         return Portions(
             self.seed, self.batch_size, self.steps, self.micro_batch_size, self.by_tokens, first_steps,
             both_ways=form.both_ways, drawn=form.row_starts == "drawn",
+            lengths_drawn=form.lengths == "drawn",
         )  # fmt: skip
 
     @functools.cached_property

@@ -123,7 +123,8 @@ def wording(system: System, encoder: Encoder, max_positions: int = 0, *, keeps_s
         system: Its settings.
         encoder: Its tokenizer.
         max_positions: The longest row; by default as far as training has shown, since later positions have learnt
-            nothing: the length of a row, and of positions that are distances also that of the memory before it.
+            nothing: the length of a row, and of positions that are distances also that of the memory before it. What
+            was trained to go on reads any text whole (`reads_whole`).
         keeps_space: See `Wording`.
     """
     vocabulary, form = encoder.vocabulary, system.format
@@ -136,9 +137,17 @@ def wording(system: System, encoder: Encoder, max_positions: int = 0, *, keeps_s
         encoder=encoder,
         start=starts.get(frame, ()),
         end=vocabulary.sep if frame in starts else None,
-        max_positions=max_positions or shown,
+        max_positions=max_positions or (_WHOLE if reads_whole(system) else shown),
         keeps_space=keeps_space,
     )
+
+
+def reads_whole(system: System) -> bool:
+    """Whether a model reads a text of any length in one go: a recurrence that was trained on rows that go on."""
+    return system.format.kind == "stream" and system.model.get("kind") == "lstm"
+
+
+_WHOLE = 1 << 24  # positions, more than any text has
 
 
 def with_network(texts: Wording, module: "Pretrain", system: System) -> LanguageModelOf:

@@ -31,3 +31,12 @@ class Dropout(nn.Dropout):
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         return drop(x, self.p if self.training else 0.0)
+
+
+class LockedDropout(nn.Dropout):
+    """Dropout with one mask for all positions of a row, another one for each row (Gal and Ghahramani 2016)."""
+
+    def forward(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "b t d"]:
+        if not (self.training and self.p):
+            return x
+        return x * drop(x.new_ones(len(x), 1, x.shape[2]), self.p)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from lightning_modules.batch import Annotation, Encoded, Example, Size, Unsupported, Vocabulary
 from lightning_modules.config import Settings, knob
 from lightning_modules.draws import Draws
+from lightning_modules.objectives.activation_regularization import ActivationRegularization
 from lightning_modules.objectives.language_model import LanguageModel
 from lightning_modules.objectives.masked_lm import MaskedLM
 from lightning_modules.objectives.masking import Masking
@@ -21,8 +22,8 @@ from lightning_modules.objectives.permutation_lm import PermutationLM
 from lightning_modules.objectives.sentence_pair import SentencePair
 from lightning_modules.objectives.span_boundary import SpanBoundary
 
-__all__ = ["LanguageModel", "MaskedLM", "Masking", "Objective", "Objectives", "PermutationLM", "SentencePair",
-           "SpanBoundary", "own_heads"]  # fmt: skip
+__all__ = ["ActivationRegularization", "LanguageModel", "MaskedLM", "Masking", "Objective", "Objectives",
+           "PermutationLM", "SentencePair", "SpanBoundary", "own_heads"]  # fmt: skip
 
 
 class Objectives(Settings):
@@ -39,6 +40,9 @@ class Objectives(Settings):
     plm: PermutationLM | None = knob(None, "Permutation language modelling.", neutral=None)
     sbo: SpanBoundary | None = knob(
         None, "Span boundary objective: predict hidden spans from the pieces next to them.", neutral=None
+    )
+    activations: ActivationRegularization | None = knob(
+        None, "Activation and temporal activation regularisation of an LSTM (AWD-LSTM).", neutral=None
     )
 
     @model_validator(mode="after")

@@ -2,6 +2,7 @@
 
 from lightning_modules.system import System
 from lightning_modules.systems.albert import ALBERT_BASE, ALBERT_LARGE, ALBERT_XLARGE, ALBERT_XXLARGE
+from lightning_modules.systems.awd_lstm import AWD_LSTM
 from lightning_modules.systems.bert import BERT_BASE, BERT_LARGE
 from lightning_modules.systems.compact_bert import BERT_MEDIUM, BERT_MINI, BERT_SMALL, BERT_TINY
 from lightning_modules.systems.gpt import GPT
@@ -32,6 +33,7 @@ SYSTEMS: dict[str, System] = {
     "gpt2": GPT2,
     "gpt2_medium": GPT2_MEDIUM,
     "transformer_xl_base": TRANSFORMER_XL_BASE,
+    "awd_lstm": AWD_LSTM,
     "xlnet_base": XLNET_BASE,
     "xlnet_large": XLNET_LARGE,
 }
@@ -41,6 +43,7 @@ __all__ = [
     "ALBERT_LARGE",
     "ALBERT_XLARGE",
     "ALBERT_XXLARGE",
+    "AWD_LSTM",
     "BERT_BASE",
     "BERT_LARGE",
     "BERT_MEDIUM",

@@ -20,7 +20,7 @@ def check(system: System, task: str, settings: FineTuning) -> None:
     """
     wrong = [_layout(name, settings) for name in (task, settings.first) if name]
     wrong += [_segments(system, settings), _language_model(system, settings), _transferred(system, settings)]
-    wrong += [_clustered(system, settings)]
+    wrong += [_clustered(system, settings), _mixed(system, settings)]
     if found := [Problem(f"finetuning.{path}", text) for path, text in filter(None, wrong)]:
         raise ConfigError(found)
 
@@ -52,6 +52,19 @@ def _clustered(system: System, settings: FineTuning) -> tuple[str, str] | None:
     path = "word_vectors" if settings.word_vectors else "layout"
     what = "places static vectors in" if settings.word_vectors else "adds symbols to"
     return path, f"{what} one word table, and model.embedding_divisor makes several: leave it out, or pretrain with 1"
+
+
+def _mixed(system: System, settings: FineTuning) -> tuple[str, str] | None:
+    model = system.model
+    if settings.features is None or len({model.layer_width(layer) for layer in range(1, model.depth + 1)}) == 1:
+        return None
+    widths = sorted({model.layer_width(layer) for layer in settings.features.chosen(model.depth)})
+    if len(widths) == 1:
+        return None
+    return "features.layers", (
+        f"{settings.features.layers} mixes layers of one width, and these have {' and '.join(map(str, widths))}: set "
+        "it to last, or pretrain with model.output_size null"
+    )
 
 
 def _language_model(system: System, settings: FineTuning) -> tuple[str, str] | None:

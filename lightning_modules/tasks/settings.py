@@ -210,6 +210,19 @@ class FineTuning(Settings):
     schedule: Schedule = knob(Schedule(warmup_fraction=0.1), "The learning rate over all epochs.")
 
     @model_validator(mode="after")
+    def _is_one_pass_after_another(self) -> Self:
+        if self.optimizer.nonmonotone_interval:
+            raise ValueError(
+                "optimizer.nonmonotone_interval reads the held-out losses of a pretraining, and a fine-tuning has "
+                "none. Set it to 0."
+            )
+        if self.schedule.by_length:
+            raise ValueError(
+                "schedule.by_length is of a pretraining whose lengths are drawn. Set schedule.by_length to false."
+            )
+        return self
+
+    @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.first and self.from_scratch:
             raise ValueError(

@@ -3,19 +3,34 @@
 # torch's own optimisers use its _foreach functions, which it does not export
 # pyright: reportPrivateImportUsage=false
 import math
-from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, Self
 
 import torch
+from pydantic import model_validator
 from torch import Tensor, nn
 
 from lightning_modules.config import ConfigError, Problem, Settings, knob
 
 
 class Optimizer(Settings):
-    """Adam with decoupled weight decay (Loshchilov and Hutter 2019), or LAMB (You et al. 2020)."""
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019), LAMB (You et al. 2020), or SGD, also averaged.
 
-    algorithm: Literal["adamw", "lamb"] = knob("adamw", "Optimiser: adamw, or lamb as in ALBERT.", neutral="adamw")
+    SGD has no momentum: its weight decay is the same coupled and decoupled, and Adam's knobs do nothing.
+    """
+
+    algorithm: Literal["adamw", "lamb", "sgd"] = knob(
+        "adamw", "Optimiser: adamw, lamb as in ALBERT, or sgd without momentum as in AWD-LSTM.", neutral="adamw"
+    )
+    nonmonotone_interval: int = knob(
+        0,
+        "NT-ASGD: number n of evaluations (5 in AWD-LSTM). An evaluation begins the averaging of weights if its "
+        "held-out loss is above the best of those before it, the last n left out. The mean is evaluated and kept. No "
+        "averaging with 0.",
+        neutral=0,
+        ge=0,
+        le=64,
+    )
     bias_correction: bool = knob(
         True,
         "Correct the moments for their start at zero. BERT's AdamWeightDecay and ALBERT's LAMB do not.",
@@ -31,14 +46,35 @@ class Optimizer(Settings):
         False, "Apply weight decay to biases and LayerNorm too, as in RoBERTa's released code. BERT exempts them."
     )
 
+    @model_validator(mode="after")
+    def _only_sgd_is_averaged(self) -> Self:
+        if self.nonmonotone_interval and self.algorithm != "sgd":
+            raise ValueError(
+                f"nonmonotone_interval {self.nonmonotone_interval} averages the weights of sgd, and algorithm is "
+                f"{self.algorithm}: set algorithm to sgd, or nonmonotone_interval to 0"
+            )
+        return self
+
+    def resolved(self) -> Self:
+        """The settings with Adam's knobs at their defaults where there is no Adam."""
+        if self.algorithm != "sgd":
+            return self
+        fields = type(self).model_fields
+        return self.model_copy(update={name: fields[name].default for name in _OF_ADAM})
+
     def build(self, module: nn.Module) -> torch.optim.Optimizer:
         """The optimiser over a module's parameters, each once (tied and shared tensors are one parameter)."""
         groups = parameter_groups(module, self.weight_decay, self.decay_all)
+        if self.algorithm == "sgd":
+            return AveragedSGD(groups, self.peak_lr)
         common = {"lr": self.peak_lr, "betas": (self.beta1, self.beta2), "eps": self.eps}
         if self.algorithm == "lamb":
             weights, spared = groups
             return Lamb([weights, {**spared, "adapt": False}], bias_correction=self.bias_correction, **common)
         return (torch.optim.AdamW if self.bias_correction else UncorrectedAdamW)(groups, fused=True, **common)
+
+
+_OF_ADAM = ("bias_correction", "beta1", "beta2", "eps")
 
 
 def parameter_groups(module: nn.Module, weight_decay: float, decay_all: bool) -> list[dict]:
@@ -147,6 +183,74 @@ class Lamb(torch.optim.Optimizer):
         return updates
 
 
+class AveragedSGD(torch.optim.SGD):
+    """SGD, and from a step on the mean of the weights after each step (ASGD: Polyak and Juditsky 1992).
+
+    ::
+
+        p = p - lr (g + wd p);  mean_k = mean_{k - 1} + (p - mean_{k - 1}) / k
+
+    The mean is that of k weights for k steps. ``torch.optim.ASGD``, which the released code of AWD-LSTM uses, leaves
+    out the first of them. Count and means are in the state, so that an averaging resumes exactly.
+
+    Args:
+        params: Parameters or groups of them.
+        lr: Learning rate.
+    """
+
+    def __init__(self, params: Iterable[Any], lr: float) -> None:
+        super().__init__(params, lr=lr)
+
+    def average(self) -> None:
+        """Averages from the next step on."""
+        for group in self.param_groups:
+            group["averaged"] = 0
+
+    @property
+    def is_averaging(self) -> bool:
+        """Whether a mean was begun."""
+        return "averaged" in self.param_groups[0]
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One update of all parameters with a gradient; all are in the mean."""
+        loss = super().step(closure)
+        for group in self.param_groups if self.is_averaging else ():
+            group["averaged"] += 1
+            for p in group["params"]:
+                if "mean" not in self.state[p]:
+                    self.state[p]["mean"] = torch.zeros_like(p)
+            means = [self.state[p]["mean"] for p in group["params"]]
+            torch._foreach_lerp_(means, group["params"], 1 / group["averaged"])
+        return loss
+
+    @torch.no_grad()
+    def exchange(self) -> None:
+        """Puts the means in the place of the weights, and the reverse; nothing before there is a mean."""
+        for p, state in self.state.items():
+            if "mean" in state:
+                weights = p.clone()
+                p.copy_(state["mean"])
+                state["mean"].copy_(weights)
+
+    @torch.no_grad()
+    def keep_means(self) -> None:
+        """Makes the weights the means, for good; once or several times."""
+        for p, state in self.state.items():
+            if "mean" in state:
+                p.copy_(state["mean"])
+
+
+def is_nonmonotone(losses: Sequence[float], interval: int) -> bool:
+    """Whether the last of some held-out losses triggers NT-ASGD (Merity et al. 2018, Algorithm 1).
+
+    It does if it is above the least of those before it, the last ``interval`` of these left out.
+    """
+    *before, last = losses
+    earlier = before[: len(before) - interval]
+    return bool(earlier) and last > min(earlier)
+
+
 def _trust_ratios(parameters: list[Tensor], updates: tuple[Tensor, ...]) -> list[Tensor]:
     """The norm of each parameter divided by that of its update."""
     weight, update = (torch.stack(torch._foreach_norm(tensors)) for tensors in (parameters, updates))
@@ -154,9 +258,36 @@ def _trust_ratios(parameters: list[Tensor], updates: tuple[Tensor, ...]) -> list
 
 
 class Schedule(Settings):
-    """Linear warm-up from zero, then decay to zero at the last step."""
+    """Linear warm-up from zero, then decay to zero at the last step; or a shape that rises and falls."""
 
-    warmup_fraction: float = knob(0.01, "Share of all steps used for linear warm-up.", ge=0, lt=1)
+    shape: Literal["warmup", "slanted", "one_cycle"] = knob(
+        "warmup",
+        "Shape: a linear warm-up and a decay (warmup), slanted triangular rates (slanted) or one cycle (one_cycle). "
+        "Slanted rates rise linearly from the peak over ratio and fall back there (ULMFiT). One cycle rises from there "
+        "and falls to the peak over final_ratio, both along cosines (fastai).",
+        neutral="warmup",
+    )
+    ratio: float = knob(
+        32.0, "With slanted or one_cycle: the peak over the first rate (25 in fastai's one_cycle).", neutral=32.0, ge=1
+    )
+    final_ratio: float = knob(
+        250_000.0, "With one_cycle: the peak over the rate towards which it falls.", neutral=250_000.0, ge=1
+    )
+    low_beta1: float | None = knob(
+        None,
+        "With one_cycle: the decay rate of the first moment at the peak. It falls there from optimizer.beta1 and rises "
+        "back to it (0.85 of 0.95 in fastai). By default it stays.",
+        neutral=None,
+        ge=0,
+        lt=1,
+    )
+    by_length: bool = knob(
+        False,
+        "Multiply the rate of a step by its positions over format.sequence_length, where format.lengths draws them "
+        "(AWD-LSTM).",
+        neutral=False,
+    )
+    warmup_fraction: float = knob(0.01, "Share of all steps used for the warm-up, or the rise.", ge=0, lt=1)
     decay: Literal["linear", "cosine", "constant"] = knob("linear", "Shape of the decay after the warm-up.")
     decay_origin: Literal["zero", "warmup_end"] = knob(
         "warmup_end",
@@ -164,11 +295,37 @@ class Schedule(Settings):
         "rate drops at the end of the warm-up.",
     )
 
+    @model_validator(mode="after")
+    def _only_a_cycle_moves_moments(self) -> Self:
+        if self.low_beta1 is not None and self.shape != "one_cycle":
+            raise ValueError(
+                f"low_beta1 {self.low_beta1:g} is of shape one_cycle, and shape is {self.shape}: leave low_beta1 out, "
+                "or set shape to one_cycle"
+            )
+        return self
+
+    def resolved(self) -> Self:
+        """The settings with the knobs of other shapes at their defaults."""
+        fields = type(self).model_fields
+        idle = {"warmup": ("ratio", "final_ratio"), "slanted": ("final_ratio", *_OF_WARMUP), "one_cycle": _OF_WARMUP}
+        return self.model_copy(update={name: fields[name].default for name in idle[self.shape]})
+
     def factor(self, step: int, steps: int) -> float:
         """The factor on peak_lr of optimiser step ``step`` (counted from 0) of ``steps``.
 
-        The first step uses 1/warmup instead of BERT's 0, which would waste a step in short runs.
+        The first step of a warm-up uses 1/warmup instead of BERT's 0, which would waste a step in short runs. Slanted
+        and one-cycle rates are those of fastai's code (``CircularLR``, ``OneCycleScheduler``). The formula of ULMFiT's
+        paper (Howard and Ruder 2018, equation 3) divides by cut (1 / cut_frac - 1), where cut is a rounded number of
+        steps: by 0 in fewer than 10, and it ends below 0 wherever cut was rounded.
         """
+        if self.shape != "warmup":
+            rise = self._rise(steps)
+            if self.shape == "slanted":
+                part = step / rise if step < rise else 1 - (step - rise) / (steps - rise)
+                return (1 + part * (self.ratio - 1)) / self.ratio
+            if step < rise:
+                return _along_cosine(1 / self.ratio, 1.0, step / rise)
+            return _along_cosine(1.0, 1 / self.final_ratio, (step - rise) / (steps - rise))
         warmup = round(self.warmup_fraction * steps)
         if step < warmup:
             return (step + 1) / warmup
@@ -178,11 +335,50 @@ class Schedule(Settings):
             return 0.5 * (1 + math.cos(math.pi * progress))
         return 1.0 if self.decay == "constant" else 1.0 - progress
 
+    def beta1(self, usual: float, step: int, steps: int) -> float:
+        """The decay rate of the first moment at a step, where it is ``usual`` at both ends of a cycle."""
+        if self.low_beta1 is None:
+            return usual
+        rise = self._rise(steps)
+        if step < rise:
+            return _along_cosine(usual, self.low_beta1, step / rise)
+        return _along_cosine(self.low_beta1, usual, (step - rise) / (steps - rise))
+
+    def _rise(self, steps: int) -> int:
+        """Steps before the peak, rounded down; a share such as 1/3 of 9 is none that rounding errors make less."""
+        return math.floor(self.warmup_fraction * steps + 1e-9)
+
+
+_OF_WARMUP = ("decay", "decay_origin")
+
+
+def _along_cosine(start: float, end: float, part: float) -> float:
+    return end + (start - end) / 2 * (1 + math.cos(math.pi * part))
+
+
+class _Cycled(torch.optim.lr_scheduler.LambdaLR):
+    """The rate of each step and, of a cycle, the decay rate of the first moment."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, schedule: Schedule, steps: int, usual: float) -> None:
+        self._beta1 = lambda step: schedule.beta1(usual, step, steps)
+        super().__init__(optimizer, lambda step: schedule.factor(step, steps))
+
+    def get_lr(self) -> list[float | Tensor]:
+        for group in self.optimizer.param_groups:
+            group["betas"] = (self._beta1(self.last_epoch), group["betas"][1])
+        return super().get_lr()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {name: value for name, value in super().state_dict().items() if name != "_beta1"}
+
 
 def scheduled(module: nn.Module, optimizer: Optimizer, schedule: Schedule, steps: int) -> dict[str, Any]:
     """The result of Lightning's ``configure_optimizers``: the optimiser, with the rate set at each step."""
     built = optimizer.build(module)
-    rate = torch.optim.lr_scheduler.LambdaLR(built, lambda step: schedule.factor(step, steps))
+    if schedule.low_beta1 is None or optimizer.algorithm == "sgd":  # which has no moments
+        rate = torch.optim.lr_scheduler.LambdaLR(built, lambda step: schedule.factor(step, steps))
+    else:
+        rate = _Cycled(built, schedule, steps, optimizer.beta1)
     return {"optimizer": built, "lr_scheduler": {"scheduler": rate, "interval": "step"}}
 
 

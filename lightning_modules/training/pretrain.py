@@ -15,7 +15,15 @@ from lightning_modules.config import ConfigError, Problem
 from lightning_modules.objectives import Objectives
 from lightning_modules.training import ranks, shards
 from lightning_modules.training.carries import Carries
-from lightning_modules.training.optim import Optimizer, Schedule, check_clipping, clip, scheduled
+from lightning_modules.training.optim import (
+    AveragedSGD,
+    Optimizer,
+    Schedule,
+    check_clipping,
+    clip,
+    is_nonmonotone,
+    scheduled,
+)
 from lightning_modules.training.terms import Logged, RunningLosses, share
 
 _SUB_LAYER = re.compile(r"(?P<start>backbone\.blocks\.)(?P<layer>\d+)\.(?P<kind>\w+)(?P<rest>\..*)")
@@ -38,9 +46,13 @@ class Pretrain(pl.LightningModule):
 
     Attributes:
         heldout_memory: Positions that the model remembers on held-out text; by default as many as in training.
+        usual_length: Positions of a step at which the rate is that of the schedule, which is multiplied by those of the
+            step over these; None for a rate that does not depend on them.
+        heldout_losses: The held-out loss of each evaluation so far, if the optimiser reads it.
     """
 
     heldout_memory: int | None = None
+    usual_length: int | None = None
 
     def __init__(
         self,
@@ -57,7 +69,9 @@ class Pretrain(pl.LightningModule):
         self.objectives, self.optimizer_settings, self.schedule = objectives, optimizer, schedule
         self.steps, self.clip_norm = steps, clip_norm
         self.running, self.logged, self.carries = RunningLosses(), Logged(), Carries()
-        self._evaluated = self.heldout_carries()
+        self.heldout_losses: list[float] = []
+        self._positions = 0  # of the last micro-batch
+        self._evaluated, self._sums = self.heldout_carries(), dict[str, tuple[float, float]]()
 
     def heldout_carries(self) -> Carries:
         """What an evaluation carries, nothing yet: it has its own, and leaves that of training as it is."""
@@ -70,12 +84,19 @@ class Pretrain(pl.LightningModule):
     def training_step(self, example: Example, index: int) -> Tensor:
         """The micro-batch's share of the loss."""
         terms = self.objectives.loss(self.heads, self.carries.read(self.backbone, example), example)
+        self._positions = example.inputs.ids.shape[1]
         self.running.add(terms)
         self.logged.keep(terms)
         return share(terms, example.counts, self)
 
     def on_before_optimizer_step(self, optimizer: Any) -> None:
-        """Logs ``train.loss``, that of each objective and ``lr``, every ``log_every_n_steps`` of the Trainer."""
+        """Logs ``train.loss``, that of each objective and ``lr``, every ``log_every_n_steps`` of the Trainer.
+
+        The rate is by the length of the step where it is to be; the scheduler sets it anew for the next one.
+        """
+        if self.usual_length is not None:
+            for group in optimizer.param_groups:
+                group["lr"] *= self._positions / self.usual_length
         self.logged.write(self, optimizer, "train.loss")
 
     def training_loss(self) -> dict[str, float]:
@@ -87,15 +108,45 @@ class Pretrain(pl.LightningModule):
         return {name: float(both[0] / both[1].clamp(min=1.0)) for name, both in sums.items()}
 
     def on_validation_start(self) -> None:
-        """Begins the held-out text anew."""
-        self._evaluated = self.heldout_carries()
+        """Begins the held-out text anew, and evaluates the mean of the weights if there is one."""
+        self._evaluated, self._sums = self.heldout_carries(), {}
+        self._exchange()
 
     def validation_step(self, example: Example, index: int) -> None:
         """Logs the held-out measures as exact means over all predictions of the held-out set."""
         measures = self.objectives.measure(self.heads, self._evaluated.read(self.backbone, example), example)
         for name, (total, count) in measures.items():
+            if self.optimizer_settings.nonmonotone_interval and name.endswith("loss"):
+                before = self._sums.get(name, (0.0, 0.0))
+                self._sums[name] = before[0] + float(total), before[1] + float(count)
             mean = total / count.clamp(min=1)
             self.log(f"heldout.{name}", mean, on_epoch=True, batch_size=int(count), sync_dist=True)
+
+    def on_validation_epoch_end(self) -> None:
+        """Puts the weights back, before a checkpoint is written, and lets the optimiser average if it is time."""
+        self._exchange()
+        optimizer, interval = self._averaging(), self.optimizer_settings.nonmonotone_interval
+        if optimizer is None or not interval:
+            return
+        self.heldout_losses.append(sum(total / max(count, 1.0) for total, count in self._sums.values()))
+        if not optimizer.is_averaging and is_nonmonotone(self.heldout_losses, interval):
+            optimizer.average()
+
+    def on_fit_end(self) -> None:
+        """Keeps the mean of the weights, if there is one."""
+        if (optimizer := self._averaging()) is not None:
+            optimizer.keep_means()
+
+    def _exchange(self) -> None:
+        if (optimizer := self._averaging()) is not None:
+            optimizer.exchange()
+
+    def _averaging(self) -> AveragedSGD | None:
+        """The optimiser of a training, if it can average and this is no trial before it."""
+        trainer = self.trainer
+        fits = trainer.state.fn == "fit" and not trainer.sanity_checking
+        optimizer = trainer.optimizers[0] if fits and trainer.optimizers else None
+        return optimizer if isinstance(optimizer, AveragedSGD) else None
 
     def on_validation_end(self) -> None:
         """Drops what the evaluation carried."""
@@ -105,6 +156,8 @@ class Pretrain(pl.LightningModule):
         """Saves the losses that were not read yet, and what all ranks carry from step to step."""
         checkpoint["running"] = ranks.kept(self.running.state())
         checkpoint["carried"] = self.carries.state(self._of_all_ranks)
+        if self.heldout_losses:
+            checkpoint["heldout_losses"] = self.heldout_losses
 
     def _of_all_ranks(self, held: Tensor) -> Tensor:
         """A tensor of each rank, along a new first axis."""
@@ -118,6 +171,7 @@ class Pretrain(pl.LightningModule):
         """Restores what `on_save_checkpoint` saved."""
         self.running.restore(ranks.own(checkpoint["running"]))
         self.carries.restore(checkpoint.get("carried", {}), self.global_rank)
+        self.heldout_losses = list(checkpoint.get("heldout_losses", []))
 
     def configure_model(self) -> None:
         """Keeps a part of each weight where the strategy divides them."""

@@ -14,8 +14,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from lightning_modules.config import identity
-from lightning_modules.data import Data
+from lightning_modules.data import Data, open_store
+from lightning_modules.data.baselines.bigram import MOST_TOKENS
+from lightning_modules.data.baselines.kneser_ney import NGrams
+from lightning_modules.data.baselines.ngrams import Counted
 from lightning_modules.data.corpora.sources import Origin
+from lightning_modules.generation.language_model import reads_whole
 from lightning_modules.system import System
 from lightning_modules.zero_shot import stretches
 from lightning_modules.zero_shot.detokenise import natural
@@ -24,6 +28,7 @@ from lightning_modules.zero_shot.sources import Source
 from lightning_modules.zero_shot.task import PIECES, SAME_TOKENS, Asking, Found, OfRun, ZeroShot, share
 
 _RECIPE = 1  # raise when the same texts would be asked otherwise
+_ORDER = 5  # words that are counted together
 _OVERLAP = 2.0  # windows read each token twice at the default stride
 
 
@@ -73,13 +78,7 @@ class RunningText(ZeroShot):
         rows = [asking.pieces(text.natural) for text in texts]
         weights = np.array([text.bytes for text in texts], dtype=float)
         each = np.array([found.sum() for found in asking.nats(rows)])
-        words, tokens = sum(text.words for text in texts), np.concatenate([np.asarray(row) for row in rows])
-        found = {
-            "nats_per_byte": each.sum() / weights.sum(),
-            "word_loss": each.sum() / words,
-            "perplexity": np.exp(min(each.sum() / words, _MOST_NATS)),
-            "unknown": float((tokens == asking.model.encoder.vocabulary.unk).mean()),
-        }
+        found = _metrics(asking, texts, rows, each)
         for name, by_row in (("unigram", asking.unigram_nats(rows)), ("bigram", asking.bigram_nats(rows))):
             if by_row is not None:
                 found[f"nats_per_byte.{name}"] = sum(nats.sum() for nats in by_row) / weights.sum()
@@ -95,6 +94,19 @@ class RunningText(ZeroShot):
 
 
 _MOST_NATS = 200.0  # a word; exp of more is no number of a record
+
+
+def _metrics(
+    asking: Asking, texts: Sequence[Text], rows: Sequence[Sequence[int]], each: np.ndarray
+) -> dict[str, float | bool]:
+    """What is measured of texts: rows of tokens with their nats ``[n]``."""
+    words, tokens = sum(text.words for text in texts), np.concatenate([np.asarray(row) for row in rows])
+    return {
+        "nats_per_byte": float(each.sum() / sum(text.bytes for text in texts)),
+        "word_loss": float(each.sum() / words),
+        "perplexity": float(np.exp(min(each.sum() / words, _MOST_NATS))),
+        "unknown": float((tokens == asking.model.encoder.vocabulary.unk).mean()),
+    }
 
 
 @dataclass(frozen=True)
@@ -136,6 +148,47 @@ class WikiText(RunningText):
 
 
 @dataclass(frozen=True)
+class WikiTextWords(WikiText):
+    """The same by words, with what counts of five words of the model's training text reach.
+
+    Counts know nothing of other text. Words are those of the source, line ends included, whatever a vocabulary is: the
+    nats of a word are those of its pieces.
+    """
+
+    metrics: ClassVar[dict[str, str]] = {
+        name: RunningText.metrics[name] for name in ("word_loss", "perplexity", "nats_per_byte", "unknown")
+    }
+    methods: ClassVar[dict[str, str]] = {"kneser_ney": f"Kneser-Ney {_ORDER}-grams"}
+
+    def fingerprint(self) -> str:
+        return identity([_RECIPE, _ORDER, self.articles.pin().sha256])
+
+    def ask(self, asking: Asking) -> Found:
+        texts = self.texts(asking.data, asking.settings.examples)
+        rows = [asking.pieces(text.natural) for text in texts]
+        each = np.array([found.sum() for found in asking.nats(rows)])
+        weights = np.array([text.words for text in texts], dtype=float)
+        found = _metrics(asking, texts, rows, each)
+        if asking.data is not None:
+            counted = _counted(asking, asking.data, rows)
+            found["word_loss.kneser_ney"] = float(sum(nats.sum() for nats in counted) / weights.sum())
+            if not asking.model.start:
+                same = sum(nats[1:].sum() for nats in counted)
+                found[f"word_loss.kneser_ney{SAME_TOKENS}"] = float(same / weights.sum())
+        documents = np.array([text.document for text in texts])
+        return Found(found, {"word_loss": each / weights}, weights, documents)
+
+
+def _counted(asking: Asking, data: Data, rows: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    """Minus the log-probability of each token by counts; a model with ends of documents has those too."""
+    store, start = open_store(data, "train"), asking.model.start
+    is_marked = start == (store.vocabulary.sep,)
+    counts = NGrams(Counted.of(store, MOST_TOKENS, is_marked), _ORDER)
+    begin = start if is_marked else ()
+    return [counts.nats([*begin, *row])[len(begin) :] for row in rows]
+
+
+@dataclass(frozen=True)
 class HeldOutText(OfRun, RunningText):
     """Stretches of the held-out text of the corpora that a model learned from, the same for every tokenizer."""
 
@@ -155,5 +208,7 @@ class HeldOutText(OfRun, RunningText):
 
 def _overlap(system: System, settings: Measurement) -> float:
     """How often each token is read."""
+    if reads_whole(system):
+        return 1.0
     length = system.format.sequence_length
     return length / min(settings.stride or length // 2, length - 1) if settings.stride else _OVERLAP

@@ -7,7 +7,7 @@ from lightning_modules.tasks import TASKS
 from lightning_modules.zero_shot.cloze import Cloze
 from lightning_modules.zero_shot.labelled import Answered, Substituted, Threshold, Verbalised
 from lightning_modules.zero_shot.last_word import LastWord
-from lightning_modules.zero_shot.perplexity import HeldOutText, WikiText
+from lightning_modules.zero_shot.perplexity import HeldOutText, WikiText, WikiTextWords
 from lightning_modules.zero_shot.sources import LAMBADA, WIKITEXT_2
 from lightning_modules.zero_shot.speed import ReadingSpeed
 from lightning_modules.zero_shot.stream import ReadStream
@@ -31,6 +31,13 @@ _ROWS: tuple[ZeroShot, ...] = (
     WikiText(
         "wikitext2",
         "WikiText-2: how probable is its test set, as natural text?",
+        "Merity et al. 2017, Pointer Sentinel Mixture Models",
+        WIKITEXT_2,
+        licence="CC BY-SA 3.0",
+    ),
+    WikiTextWords(
+        "wikitext2_words",
+        "WikiText-2 by words: how probable is a word of its test set?",
         "Merity et al. 2017, Pointer Sentinel Mixture Models",
         WIKITEXT_2,
         licence="CC BY-SA 3.0",

@@ -111,9 +111,14 @@ OBJECTIVES = {"its own": {}, **{name: with_objective(name) for name in Objective
 
 
 def systems():
-    """Every system with every objective, by name; those that differ in size alone are one."""
+    """Every transformer with every objective, by name; those that differ in size alone are one.
+
+    An LSTM asks on the host whether a batch has padding, which meta tensors cannot say.
+    """
     found = {}
     for name, objective in itertools.product(SYSTEMS, OBJECTIVES):
+        if SYSTEMS[name].model.kind != "transformer" or objective == "activations":
+            continue
         if SYSTEMS[name].objectives.mlm is None and objective in ("sentence", "sbo"):
             continue  # which need what a masked language model has
         if SYSTEMS[name].format.kind == "stream" and objective in ("mlm", "plm"):

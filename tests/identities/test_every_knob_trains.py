@@ -46,6 +46,13 @@ ROWS = {
     "model.norm_init_std": (0.0, 0.02),
     "model.position_init_std": (0.02, 0.01),
     "model.residual_init": ("plain", "scaled"),
+    "model.output_size": None,  # those of an LSTM: tests/unit/backbones/test_recurrent.py
+    "model.residual": None,
+    "model.word_type_dropout": None,
+    "model.input_dropout": None,
+    "model.weight_dropout": None,
+    "model.hidden_dropout": None,
+    "model.output_dropout": None,
     "objectives.mlm": None,  # one objective that corrupts there must be
     "objectives.mlm.weight": (1.0, 0.01),
     "objectives.mlm.activation": ("gelu", "relu"),
@@ -96,6 +103,7 @@ ROWS = {
     "objectives.lm.activation": ("gelu", "relu"),
     "objectives.lm.scored": ("all", "second_half"),
     "objectives.lm.norm_eps": (1e-12, 0.1),
+    "objectives.activations": None,  # of an LSTM: tests/unit/objectives/test_activation_regularization.py
     "format.kind": ("full_sentences", "segment_pairs"),
     "format.sequence_length": (16, 12),
     "format.share": (1.0, 0.25),
@@ -105,6 +113,7 @@ ROWS = {
     "format.frame": ("cls_sep", "none"),
     "format.sentence_order": ("text", "shuffled"),
     "format.row_starts": ("even", "drawn"),
+    "format.lengths": ("fixed", "drawn"),
     "format.both_ways": (False, True),
     "format.reuse_length": (None, 8),
     "format.rest": ("text", "pair"),
@@ -123,6 +132,7 @@ ROWS = {
     "data.tokenizer.vocab_size": (64, 70),
     "data.tokenizer.lowercase": None,  # the text has no capitals
     "optimizer.algorithm": ("adamw", "lamb"),
+    "optimizer.nonmonotone_interval": None,  # of longer trainings: tests/unit/training/test_averaging.py
     "optimizer.bias_correction": (True, False),
     "optimizer.peak_lr": (1e-2, 2e-2),
     "optimizer.beta1": (0.9, 0.5),
@@ -130,6 +140,11 @@ ROWS = {
     "optimizer.eps": (1e-6, 1e-2),
     "optimizer.weight_decay": (0.01, 0.5),
     "optimizer.decay_all": (True, False),
+    "schedule.shape": ("warmup", "slanted"),
+    "schedule.ratio": (32.0, 4.0),
+    "schedule.final_ratio": (250_000.0, 2.0),
+    "schedule.low_beta1": (None, 0.5),
+    "schedule.by_length": (False, True),
     "schedule.warmup_fraction": (0.048, 0.5),
     "schedule.decay": ("linear", "constant"),
     "schedule.decay_origin": ("warmup_end", "zero"),
@@ -212,6 +227,7 @@ BASES = {
     "objectives.lm.scored": ONE_WAY,
     "format.sentence_order": STREAM,
     "format.row_starts": STREAM,
+    "format.lengths": {**STREAM, "model.max_positions": 48},
     "format.both_ways": BOTH_SIDES,
     "format.reuse_length": BOTH_SIDES,
     "format.rest": {**BOTH_SIDES, "format.reuse_length": 8, "training.steps": 12},  # until rows end
@@ -233,6 +249,10 @@ BASES = {
     "format.short_documents": PAIRS,
     "format.lone_negatives": PAIRS | {"format.negatives": "swapped"},
     "optimizer.decay_all": {"optimizer.weight_decay": 0.5},
+    "schedule.ratio": {"schedule.shape": "slanted"},
+    "schedule.final_ratio": {"schedule.shape": "one_cycle"},
+    "schedule.low_beta1": {"schedule.shape": "one_cycle"},
+    "schedule.by_length": {**STREAM, "model.max_positions": 48, "format.lengths": "drawn"},
     "training.warm_start": {"model.num_layers": 2},
     "evaluation.pairs": SENTENCE,
 }
@@ -301,6 +321,8 @@ def test_a_neutral_value_is_left_out_of_the_identity(tiny, path):
         pytest.skip("the only objective there is cannot be absent")
     needs = {"objectives.lm.": ONE_WAY, "objectives.plm.": PERMUTED, "objectives.sbo.": SPAN_BOUNDARY}
     tiny = tiny.but(**next((needed for part, needed in needs.items() if path.startswith(part)), {}))
+    if path.startswith("model.") and "transformer" not in paths(System)[path].json_schema_extra["kinds"]:
+        tiny = tiny.but(**{"model.kind": "lstm"})
     here = tiny.but(**{path: paths(System)[path].json_schema_extra["neutral"]}).essence()
     *branches, leaf = path.split(".")
     for name in branches:

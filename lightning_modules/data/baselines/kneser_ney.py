@@ -188,3 +188,42 @@ class KneserNey:
         weights = np.where(lines.length > 0, weight, 0.0)
         cached = lines.again / np.maximum(lines.length, 1)
         return float(-np.log(weights * cached + (1 - weights) * self.chances(lines)).sum())
+
+
+class NGrams:
+    """The same of any order and without a cache, for whole texts: 5-grams are the usual bar of language models.
+
+    Contexts have the numbers of their ranks, so that n-grams of a large vocabulary are numbers too.
+
+    Args:
+        text: What is counted.
+        order: Words of the longest n-grams, the last of which is predicted.
+    """
+
+    def __init__(self, text: Counted, order: int) -> None:
+        self.size, goes_on = text.size, ~text.fresh
+        number, known = text.ids.astype(np.int64), np.ones(len(text.ids), dtype=bool)
+        numbers, valid, self._ranks = [number], [known], [Places(np.arange(text.size))]
+        for _ in range(order - 1):
+            before = np.append(-1, self._ranks[-1].of(np.where(known, number, -1))[:-1])
+            known = (before >= 0) & goes_on
+            number = before * self.size + text.ids
+            numbers.append(number)
+            valid.append(known)
+            self._ranks.append(Places(np.unique(number[known])))
+        counted = [numbers[-1][valid[-1]]]  # the longest as often as they stand there
+        for length in range(order - 1, 0, -1):  # shorter ones after how many different words
+            _, first = np.unique(numbers[length][valid[length]], return_index=True)
+            counted.insert(0, numbers[length - 1][valid[length]][first])
+        self._levels = [_Level.of(each, self.size) for each in counted]
+
+    def nats(self, row: Sequence[int]) -> np.ndarray:
+        """Minus the log-probability of each word of a text after those before it ``[n]``."""
+        words = np.asarray(row, dtype=np.int64)
+        number, context = words, np.zeros(len(words), dtype=np.int64)
+        chance = np.full(len(words), 1 / self.size)
+        for level, ranks in zip(self._levels, self._ranks, strict=True):
+            chance = np.where(context < 0, chance, level.chances(context, number, chance))
+            context = np.append(-1, ranks.of(number)[:-1])
+            number = np.where(context < 0, -1, context * self.size + words)
+        return -np.log(chance)

@@ -9,7 +9,7 @@ from pydantic import model_validator
 
 from lightning_modules import cached
 from lightning_modules.config import Settings, identity, knob, once
-from lightning_modules.data.formats import blocks, matched, pairs, running_text
+from lightning_modules.data.formats import blocks, lengths, matched, pairs, running_text
 from lightning_modules.data.formats.blocks import Blocks, Frame
 from lightning_modules.data.formats.excerpts import Excerpt, excerpt
 from lightning_modules.data.formats.pairs import Negatives, PairSequences
@@ -26,7 +26,13 @@ LABELS = {  # by kind of format
 }
 
 # how the rows of a stream are gone through
-_AS_SHOWN: Mapping[str, Any] = {"row_starts": "even", "both_ways": False, "reuse_length": None, "rest": "text"}
+_AS_SHOWN: Mapping[str, Any] = {
+    "row_starts": "even",
+    "both_ways": False,
+    "reuse_length": None,
+    "rest": "text",
+    "lengths": "fixed",
+}
 _NO_STREAM: Mapping[str, Any] = {"sentence_order": "text", **_AS_SHOWN}
 
 Pairing = Literal["released", "matched"]  # how text is cut into pairs, and where second segments come from
@@ -117,6 +123,13 @@ class InputFormat(Settings):
         "seeds. With drawn each seed has a place of its own and reads other text. The other rows follow at even "
         "distances.",
         neutral="even",
+    )
+    lengths: Literal["fixed", "drawn"] = knob(
+        "fixed",
+        "Streams of training text: positions of a step. With fixed they are sequence_length. With drawn each step has "
+        "a number of its own, about sequence_length or, one time in twenty, half of it (AWD-LSTM). What is left of a "
+        "row when it is shorter than the next step is not shown.",
+        neutral="fixed",
     )
     both_ways: bool = knob(
         False,
@@ -231,6 +244,15 @@ class InputFormat(Settings):
                 "rest pair needs positions that continue before it. Set reuse_length, half of sequence_length in "
                 "XLNet, or rest to text."
             )
+        if self.lengths == "drawn":
+            ways = {"row_starts": "even", "both_ways": False, "reuse_length": None, "first_share": 0.0}
+            wrong = {name: given for name in ways if (given := getattr(self, name)) != ways[name]}
+            if wrong:
+                named = ", ".join(f"{name} {given}" for name, given in wrong.items())
+                raise ValueError(
+                    "lengths drawn is of rows that go through the text from its beginning, whole: set lengths to "
+                    f"fixed, or leave out {named}"
+                )
         shortest = min(self.sequence_length, self.first_length or self.sequence_length)
         room = 1 if self.rest == "text" else 2 + pairs.SPECIALS
         if self.reuse_length is not None and self.reuse_length + room > shortest:
@@ -268,6 +290,11 @@ class InputFormat(Settings):
     def labels(self) -> frozenset[str]:
         """The labels of sequences that its batches hold, which objectives may read."""
         return LABELS["segment_pairs" if self.pairs_in_stream else self.kind]
+
+    @property
+    def longest(self) -> int:
+        """The most positions of a row."""
+        return lengths.longest(self.sequence_length) if self.lengths == "drawn" else self.sequence_length
 
     @property
     def pairs_in_stream(self) -> bool:

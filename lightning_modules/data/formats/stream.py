@@ -60,6 +60,11 @@ class Stream(Blocks):
         """The blocks with these numbers, as rows of a step that go on from the step before."""
         return replace(self.batch(indices), going=going)
 
+    def stretches(self, start: np.ndarray, length: int, going: Going) -> Tokens:
+        """Rows of a step that begin at these places of the text, whatever its blocks are; ``sample`` holds places."""
+        tokens = self.between(start, start, start + length, length)
+        return replace(tokens, following=torch.from_numpy(self.at(start + length)[0]), going=going)
+
     def batch(self, indices: np.ndarray, length: int | None = None, context: int = 0) -> Tokens:
         """The blocks with these numbers, as rows ``[b t]`` without padding.
 

@@ -21,6 +21,7 @@ _ADDED = {
     "first_steps": 0,
     "both_ways": False,
     "drawn": False,
+    "lengths_drawn": False,
 }  # later than the first checkpoints, where they are without effect
 
 
@@ -85,13 +86,18 @@ class Batches(Resumable):
         own, counts = [], {}
         phase = next(phase for phase in reversed(self.phases) if phase.start <= step)
         sequences, draws, fresh = phase.sequences, phase.presented(step), phase.fresh(step)
-        sizes = phase.order.sizes[draws.sample]
+        drawn = phase.length(step)
+        sizes = phase.order.sizes[draws.sample] if drawn is None else np.full(len(draws.sample), drawn)
         for rank, parts in enumerate(self.portions.divided(sizes, self.world_size)):
             for group, rows in enumerate(parts):
                 length = int(sizes[rows].max()) if self.portions.by_tokens else sequences.length
                 part = _rows(draws, rows)
                 if isinstance(sequences, Stream) and fresh is not None:
-                    tokens = sequences.going(part.sample, _going(group, fresh, phase.order.backward, rows))
+                    going = _going(group, fresh, phase.order.backward, rows)
+                    if drawn is None:
+                        tokens = sequences.going(part.sample, going)
+                    else:
+                        tokens = sequences.stretches(part.sample, drawn, going)
                 else:
                     tokens = sequences.batch(part.sample, length)
                 example = self.prepare(tokens, part, sequences.store.vocabulary)

@@ -9,7 +9,7 @@ from lightning_modules.config import ConfigError
 from lightning_modules.data.formats.parts import Arranged
 from lightning_modules.data.formats.stream import Stream
 from lightning_modules.data.order.portions import Portions
-from lightning_modules.data.order.shuffled import BySequences, ByTokens, Streamed
+from lightning_modules.data.order.shuffled import BySequences, ByTokens, DrawnLengths, Streamed
 from lightning_modules.draws import Draws
 
 
@@ -36,6 +36,10 @@ class Phase:
     def fresh(self, step: int) -> bool | None:
         """Whether the rows of a step of the training start anew; None where rows do not go on from step to step."""
         return self.order.fresh(step - self.start)
+
+    def length(self, step: int) -> int | None:
+        """Positions of the rows of a step of the training, if they are drawn: then samples are places of the text."""
+        return self.order.length(step - self.start)
 
     def lengths(self, step: int) -> np.ndarray:
         """How many of its sequences of each number of real positions are presented before a step of the training."""
@@ -82,6 +86,10 @@ def _order(arranged: Arranged, portions: Portions, longest: int, before: int) ->
                     "the two."
                 ]
             )
+        if portions.lengths_drawn:
+            assert isinstance(arranged, Stream)
+            width = np.array([(arranged.tokens - 1) // rows])
+            return DrawnLengths(seed, width, batch, before, arranged.length, portions.steps)
         return Streamed(seed, arranged.sizes, batch, before, portions.both_ways, portions.drawn)
     if len(arranged) == 0:
         raise ConfigError(
@@ -94,12 +102,13 @@ def _order(arranged: Arranged, portions: Portions, longest: int, before: int) ->
 def shown(made: list[Phase], portions: Portions, steps: int) -> Counter[int]:
     """Positions -> how many rows of so many positions the first steps of a training show.
 
-    Where steps have equally many sequences, rows count in full, as published costs do; by tokens without padding.
+    Where steps have equally many sequences, rows count in full, as published costs do; by tokens without padding, and
+    of drawn lengths as they were drawn.
     """
     rows: Counter[int] = Counter()
     for phase in made:
         lengths = phase.lengths(steps)
-        if portions.by_tokens:
+        if portions.by_tokens or portions.lengths_drawn:
             rows.update({int(length): int(lengths[length]) for length in np.flatnonzero(lengths)})
         else:
             rows[phase.sequences.length] += int(lengths.sum())

@@ -20,6 +20,7 @@ class Portions:
         first_steps: The steps that show a shorter arrangement of the text, before the others.
         both_ways: Whether half of the rows of a stream go through the text from its end.
         drawn: Whether the seed says where the rows of a stream begin.
+        lengths_drawn: Whether each step of a stream has a length of its own.
     """
 
     seed: int
@@ -30,6 +31,7 @@ class Portions:
     first_steps: int = 0
     both_ways: bool = False
     drawn: bool = False
+    lengths_drawn: bool = False
 
     def micro_batches(self, world_size: int = 1) -> int:
         """Forward passes per optimiser step on one rank.

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lightning_modules.data.formats import lengths
 from lightning_modules.draws import Draws, permutation
 
 
@@ -35,6 +36,10 @@ class BySequences:
 
     def fresh(self, step: int) -> bool | None:
         """Whether rows start anew at a step; None where no row goes on from another one."""
+        return None
+
+    def length(self, step: int) -> int | None:
+        """Positions of the rows of a step, if they are drawn: then samples are places of the text."""
         return None
 
     @property
@@ -143,6 +148,64 @@ class Streamed(BySequences):
     def lengths(self, steps: int) -> np.ndarray:
         """How many sequences of each number of real positions the first steps present: all are full."""
         return np.bincount(self.sizes[:1]) * self.first(steps)
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnLengths(BySequences):
+    """The order of a stream whose steps have lengths of their own (`lengths`).
+
+    Of ``batch`` rows each is that part of the text, which every pass goes through from its beginning. A pass ends where
+    less is left than the next step has.
+
+    Attributes:
+        sizes: One number, the positions of a row.
+        usual: The usual length of a step.
+        most: Steps for which lengths are needed.
+    """
+
+    usual: int = 0
+    most: int = 0
+
+    @property
+    def width(self) -> int:
+        """Positions of a row."""
+        return int(self.sizes[0])
+
+    @functools.cached_property
+    def _drawn(self) -> np.ndarray:
+        return np.minimum(lengths.drawn(self.seed, self.usual, self.most), self.width)
+
+    @functools.cached_property
+    def _places(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where in its row a step begins, and the number of its pass ``[most]``."""
+        ends = np.cumsum(self._drawn)
+        begin, number = ends - self._drawn, np.zeros_like(ends)
+        first = 0
+        while (last := int(np.searchsorted(ends, begin[first] + self.width, side="right"))) < self.most:
+            number[last:] += 1
+            begin[first:last] -= begin[first]
+            first = last
+        begin[first:] -= begin[first]
+        return begin, number
+
+    def length(self, step: int) -> int:
+        """See `BySequences.length`."""
+        return int(self._drawn[step])
+
+    def fresh(self, step: int) -> bool:
+        """Whether a pass begins with a step."""
+        return bool(self._places[0][step] == 0)
+
+    def presented(self, step: int) -> Draws:
+        """The places of the text at which the rows of a step begin."""
+        rows = np.arange(self.batch, dtype=np.int64)
+        begin, number = (int(values[step]) for values in self._places)
+        shown = self.before + self.first(step) + rows
+        return Draws(self.seed, shown, rows * self.width + begin, np.full_like(rows, number))
+
+    def lengths(self, steps: int) -> np.ndarray:
+        """How many rows of each number of positions the first steps present."""
+        return np.bincount(self._drawn[:steps]) * self.batch
 
 
 @functools.lru_cache(maxsize=2)

@@ -22,6 +22,7 @@ from lightning_modules.pretraining import fit
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import Features, FineTuning
+from lightning_modules.tasks.fitting import check
 from lightning_modules.training.optim import parameter_groups
 from lightning_modules.training.pretrain import stacked
 from lightning_modules.training.weights import WEIGHTS
@@ -191,12 +192,18 @@ KNOBS = {
     "model.norm_eps": 0.1,
     "model.init_std": 0.1,
     "model.init": "truncated_normal",
+    "model.output_size": 8,
+    "model.word_type_dropout": 0.3,
+    "model.input_dropout": 0.3,
+    "model.weight_dropout": 0.3,
+    "model.output_dropout": 0.3,
 }
+OF_SEVERAL_LAYERS = {"model.residual": True, "model.hidden_dropout": 0.3}
 
 
 def test_every_knob_is_tried():
     untried = {"kind", "direction"}  # the one is tried below, the other above
-    assert {f"model.{name}" for name in Recurrent.model_fields if name not in untried} == set(KNOBS)
+    assert {f"model.{name}" for name in Recurrent.model_fields if name not in untried} == {*KNOBS, *OF_SEVERAL_LAYERS}
 
 
 def test_every_knob_changes_the_training(lstm, tiny, tmp_path):
@@ -207,6 +214,18 @@ def test_every_knob_changes_the_training(lstm, tiny, tmp_path):
         changed = lstm.but(**{path: value})
         assert fit(changed, 0, tmp_path / path).curve != reference, path
         assert identity(changed.essence()) != identity(lstm.essence())
+
+
+def test_what_lies_between_layers_needs_several(lstm, tmp_path):
+    deep = lstm.but(**{"model.num_layers": 2})
+    reference = fit(deep, 0, tmp_path / "reference").curve
+    for path, value in OF_SEVERAL_LAYERS.items():
+        assert fit(deep.but(**{path: value}), 0, tmp_path / path).curve != reference, path
+        assert identity(lstm.but(**{path: value}).essence()) == identity(lstm.essence())
+
+
+def test_a_width_that_is_that_of_all_layers_is_no_change(lstm):
+    assert identity(lstm.but(**{"model.output_size": 16}).essence()) == identity(lstm.essence())
 
 
 def test_a_continued_training_starts_from_its_weights(lstm, tmp_path):
@@ -239,6 +258,8 @@ def test_a_transformer_is_the_kind_that_needs_no_name():
         ({"model.direction": "two_way"}, "two_way needs an even number of layers"),
         ({"model.direction": "right_to_left"}, "needs direction left_to_right, which model does not support"),
         ({"model.direction": "both"}, "model.direction: 'both' is not allowed"),
+        ({"model.num_layers": 2, "model.residual": True, "model.output_size": 8}, "residual adds 16 units"),
+        ({"objectives.lm.transform": "none", "model.output_size": 12}, "needs word embeddings as wide as its states"),
         ({"model.num_heads": 2}, "is a knob of model.kind transformer, and model.kind is lstm"),
         ({"training.start": {"model.kind": "transformer", "model.direction": "left_to_right",
                              "model.num_heads": 4}}, "training.start.model.kind: must be 'lstm' as here"),
@@ -323,6 +344,13 @@ def test_frozen_layers_feed_a_head(direction, layers):
     assert states.shape == (4, 16, frozen.hidden_size)
     tuning = FineTuning(features=features)
     assert tuning.flops_per_sequence(system, 16, 1.0) >= settings.flops_per_sequence(16)
+
+
+def test_layers_of_several_widths_are_not_mixed(lstm):
+    system = lstm.but(**{"model.num_layers": 4, "model.output_size": 8})
+    check(system, "sst2", FineTuning(features=Features(layers="last")))
+    with pytest.raises(ConfigError, match=r"finetuning.features.layers: .* these have 8 and 16"):
+        check(system, "sst2", FineTuning(features=Features(layers="weighted_sum_all")))
 
 
 def test_more_layers_than_it_has_are_refused():

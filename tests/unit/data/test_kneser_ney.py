@@ -6,7 +6,7 @@ import torch
 
 from lightning_modules.batch import Example, Target, Tokens
 from lightning_modules.data.baselines import ngrams
-from lightning_modules.data.baselines.kneser_ney import KneserNey, Lines
+from lightning_modules.data.baselines.kneser_ney import KneserNey, Lines, NGrams
 from lightning_modules.data.baselines.ngrams import Counted
 from tests.unit.data.counted_text import SIZE, store
 
@@ -114,3 +114,31 @@ def test_text_is_read_from_both_ends(tmp_path, monkeypatch):
     back = np.concatenate([context * SIZE + word for context, word in counted.backward.beside((-2, -1))])
     first, second, third = back // SIZE**2, back // SIZE % SIZE, back % SIZE
     assert sorted(forth) == sorted(third * SIZE**2 + second * SIZE + first)
+
+
+def test_longer_ngrams_are_trigrams_where_they_have_three_words():
+    generator = np.random.default_rng(0)
+    known = text(*(generator.integers(0, 4, 30) for _ in range(5)))
+    row = generator.integers(0, 4, 40)
+    before = np.concatenate([[-1, -1], row])
+    expected = KneserNey(known).chances(lines(row, before[1:-1], before[:-2]))
+    assert np.exp(-NGrams(known, 3).nats(row)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("order", [1, 2, 5])
+@pytest.mark.parametrize("size", [4, 30_000])
+def test_longer_ngrams_sum_to_one(order, size):
+    known = text([A, B, C, A, B, C, A, B, D, A, B, C, A, B, C], [D, B, C, A], size=size)
+    model = NGrams(known, order)
+    for start in ([A, B, C, A], [D, B, C, A], [C, C, C, C], []):
+        last = [np.exp(-model.nats([*start, word])[-1]) for word in range(size if size == 4 else 5)]
+        rest = 0.0 if size == 4 else (size - 5) * np.exp(-model.nats([*start, size - 1])[-1])
+        assert sum(last) + rest == pytest.approx(1.0)
+
+
+def test_five_words_tell_what_three_do_not():
+    """What follows B C D is known from the word before these."""
+    known = text(*[[A, B, C, D, A], [C, B, C, D, B]] * 20)
+    for first, last in ((A, A), (C, B)):
+        probable = [np.exp(-NGrams(known, order).nats([first, B, C, D, last])[-1]) for order in (3, 5)]
+        assert probable[0] < 0.6 < 0.9 < probable[1]

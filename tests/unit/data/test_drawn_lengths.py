@@ -1,0 +1,119 @@
+"""Steps of drawn lengths: their law, the text that they show, and that they follow from seed and step alone."""
+
+import numpy as np
+import pytest
+
+from lightning_modules.config import ConfigError, identity
+from lightning_modules.data.formats import lengths
+from lightning_modules.systems import SYSTEMS
+
+STREAM = {
+    "objectives.mlm": None, "objectives.lm.direction": "left_to_right", "model.direction": "left_to_right",
+    "model.positions": "rotary", "format.kind": "stream", "format.frame": "document_ends", "format.lengths": "drawn",
+    "training.batch_size": 4, "training.steps": 300,
+}  # fmt: skip
+
+
+@pytest.fixture
+def drawn(tiny):
+    return tiny.but(**STREAM)
+
+
+def test_the_law_is_the_released_codes():
+    """``max(5, int(normal(L or L / 2, 5)))``, L one time in twenty cut in half, by numpy's own draws."""
+    generator, many = np.random.default_rng(0), 200_000
+    middle = np.where(generator.random(many) < 0.95, 70, 35)
+    theirs = np.maximum(5, generator.normal(middle, 5).astype(int))
+    ours = lengths.drawn(0, 70, many)
+    assert ours.min() >= 5
+    assert ours.max() <= lengths.longest(70) == 95
+    assert ours.mean() == pytest.approx(theirs.mean(), abs=0.1)
+    assert ours.std() == pytest.approx(theirs.std(), abs=0.1)
+    shares = lengths.shares(70)
+    assert sum(n * share for n, share in shares.items()) == pytest.approx(ours.mean(), abs=0.1)
+    for some in (30, 35, 66, 70):
+        assert (ours == some).mean() == pytest.approx(shares[some], rel=0.1)
+        assert (theirs == some).mean() == pytest.approx(shares[some], rel=0.1)
+
+
+def test_short_steps_have_five_positions():
+    assert lengths.drawn(0, 8, 10_000).min() == 5
+    assert sum(lengths.shares(8).values()) == pytest.approx(1.0)
+
+
+def test_a_length_is_of_its_seed_and_step_alone():
+    assert np.array_equal(lengths.drawn(3, 70, 1000)[:10], lengths.drawn(3, 70, 10))
+    assert not np.array_equal(lengths.drawn(3, 70, 10), lengths.drawn(4, 70, 10))
+
+
+def test_rows_go_through_the_text_in_every_pass(drawn):
+    data = drawn.but(**{"training.batch_size": 40}).data_module(0)
+    batches, stream = data.train_dataloader(), data.sequences
+    width, at = (stream.tokens - 1) // 40, 0
+    text = stream.at(np.arange(stream.tokens))[0]
+    passes, positions = 0, []
+    for step in range(300):
+        (example,) = batches.step(step)
+        tokens = example.inputs
+        length = tokens.ids.shape[1]
+        positions.append(length)
+        if tokens.going.fresh is not None:
+            assert step == 0 or at + length > width  # the rest was too short for this step
+            assert bool(tokens.going.fresh.all())
+            passes, at = passes + 1, 0
+        begins = np.arange(40) * width + at
+        assert np.array_equal(tokens.ids.numpy(), text[begins[:, None] + np.arange(length)])
+        assert np.array_equal(tokens.following.numpy(), text[begins + length])
+        at += length
+        assert at <= width
+    assert passes > 3
+    assert len(set(positions)) > 10
+    assert data.real_tokens(300) == 40 * sum(positions)
+    assert data.shown(300) == {n: 40 * positions.count(n) for n in set(positions)}
+    assert drawn.but(**{"training.batch_size": 40}).tokens() == pytest.approx(40 * sum(positions), rel=0.05)
+
+
+def test_a_loader_goes_on_where_it_was(drawn):
+    whole, other = (drawn.but(**{"training.micro_batch_size": 2}).data_module(0).train_dataloader() for _ in range(2))
+    examples = list(whole)
+    assert len(examples) == 600
+    some = iter(other)
+    for _ in range(7):
+        next(some)
+    resumed = drawn.but(**{"training.micro_batch_size": 2}).data_module(0).train_dataloader()
+    resumed.load_state_dict(other.state_dict())
+    for expected, found in zip(examples[7:], resumed, strict=True):
+        assert np.array_equal(expected.inputs.ids, found.inputs.ids)
+        assert expected.counts == found.counts
+    one, two = (drawn.data_module(seed).train_dataloader() for seed in (0, 1))
+    shapes = [[example.inputs.ids.shape[1] for example in loader] for loader in (one, two)]
+    assert shapes[0] != shapes[1]
+
+
+def test_held_out_text_has_equal_segments(drawn):
+    fixed = drawn.but(**{"format.lengths": "fixed"})
+    ours, theirs = (list(system.data_module(0).heldout) for system in (drawn, fixed))
+    assert all(np.array_equal(a.inputs.ids, b.inputs.ids) for a, b in zip(ours, theirs, strict=True))
+    assert identity(fixed.essence()) == identity(drawn.but(**STREAM | {"format.lengths": "fixed"}).essence())
+    assert "lengths" not in fixed.essence()["format"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format.row_starts": "drawn"}, "lengths drawn is of rows .* leave out row_starts drawn"),
+        ({"format.first_share": 0.5, "format.first_length": 8}, "leave out first_share 0.5"),
+        ({"model.positions": "learned"}, "format.sequence_length 41 is longer than model.max_positions 16"),
+        ({"format.lengths": "fixed", "schedule.by_length": True}, "schedule.by_length .* format.lengths is fixed"),
+    ],
+)
+def test_what_it_is_not_for_is_refused(drawn, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        drawn.but(**changes)
+
+
+def test_both_ways_and_reused_rows_are_refused():
+    xlnet = {"format.kind": "stream", "format.frame": "none", "format.lengths": "drawn", "model.memory_length": 8}
+    for name, value in (("both_ways", True), ("reuse_length", 64)):
+        with pytest.raises(ConfigError, match=f"leave out {name} {value}"):
+            SYSTEMS["xlnet_base"].but(**xlnet, **{f"format.{name}": value})
