@@ -128,7 +128,7 @@ def compiled(module: nn.Module) -> bool:
         torch.compile(_doubled)(torch.ones(8, device=device))
     except Exception as error:  # of inductor, Triton or the compiler: each has its own
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        print(f"layers are not compiled ({reason}): the training goes on without", file=sys.stderr)
+        print(f"layers are not compiled ({reason}): the training continues without", file=sys.stderr)
         return False
     for part in module.modules():
         if isinstance(part, TransformerEncoder):

@@ -45,7 +45,7 @@ def test_without_a_compiler_the_training_says_so_and_is_the_plain_one(tiny, tmp_
     usual = fit(tiny, 0, tmp_path / "usual")
     monkeypatch.setattr(torch, "compile", broken)
     found = fit(tiny, 0, tmp_path / "asked", execution=Execution(compile_layers=True))
-    assert "layers are not compiled (no C++ compiler): the training goes on without" in capfd.readouterr().err
+    assert "layers are not compiled (no C++ compiler): the training continues without" in capfd.readouterr().err
     assert found.metrics == usual.metrics
     assert found.execution == usual.execution == {}
 
