@@ -37,6 +37,7 @@ class LocalOptions(Settings):
     """How the workers of this machine make runs."""
 
     slots: int | None = knob(None, "The most runs at once. By default all GPUs or cores.", ge=1)
+    runs_per_device: int = knob(1, "The most runs that share a GPU, each in a process of its own.", ge=1)
     fresh_process: bool = knob(False, "Whether each run has a process of its own, which makes no other.")
 
 
@@ -58,7 +59,9 @@ class _Worker(Worker):
 class Local(Executor):
     """A worker per slot, from a fork server; one slot per GPU, or one per processor core without a GPU.
 
-    A slot has several of them where pretrainings are shared by several devices. A job is a worker's next run.
+    A slot has several of them where pretrainings are shared by several devices. Several slots have the same GPU where
+    runs are too small for one: their processes share its time and memory, and nothing else. A job is a worker's next
+    run.
     """
 
     Options: ClassVar[type[Settings]] = LocalOptions
@@ -71,7 +74,8 @@ class Local(Executor):
     def __init__(self, options: LocalOptions | None = None) -> None:
         super().__init__(options)
         names = list(gpus())
-        self.slots: list[dict[str, str]] = [{_VISIBLE: name} for name in names] or [{}] * cores()
+        many = self.options.runs_per_device
+        self.slots: list[dict[str, str]] = [{_VISIBLE: name} for _ in range(many) for name in names] or [{}] * cores()
         self.slots = self.slots[: self.options.slots]
         self.threads = max(1, cores() // len(self.slots)) if names else 1
         self.workers: list[_Worker] = []
@@ -79,6 +83,10 @@ class Local(Executor):
     def problems(self, execution: Execution) -> Iterator[Problem]:
         """See `Executor.problems`."""
         yield from super().problems(execution)
+        if (many := self.options.runs_per_device) > 1 and (execution.devices > 1 or not gpus()):
+            text = "this machine has no GPU. Use --jobs for runs that share its cores"
+            text = "devices that share a pretraining make no other run. Leave it out" if execution.devices > 1 else text
+            yield Problem("executor option runs_per_device", f"must be 1, not {many}: {text}")
         if execution.devices > (count := len(names := gpus()) or cores()):
             noun = f"GPU{'s' * (count != 1)}" if names else "processor cores and no GPU"
             yield Problem("devices", f"{execution.devices} are needed, and this machine has {count} {noun}")
@@ -115,7 +123,7 @@ class Local(Executor):
 
     def _start(self) -> _Worker:
         used = [worker.slot for worker in self.workers if worker.has_run or worker.process.is_alive()]
-        self.workers.append(_Worker(next(slot for slot in self.slots if slot not in used or not slot)))
+        self.workers.append(_Worker(next(slot for slot in self.slots if used.count(slot) < self.slots.count(slot))))
         return self.workers[-1]
 
     def ending(self, job: _Worker) -> Ending | None:

@@ -13,6 +13,7 @@ from ablations.running import inference
 from ablations.running.execute import execute
 from ablations.study import Study
 from lightning_modules.pretraining import fit
+from lightning_modules.training.execution import Execution
 from lightning_modules.training.pretrain import Pretrain
 from lightning_modules.training.recorder import Interrupted
 from lightning_modules.training.weights import WEIGHTS
@@ -96,6 +97,34 @@ def test_a_model_too_large_for_the_memory_is_an_outcome(tmp_path, records):
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert summary.outcomes == {"oom": 1}
+
+
+@pytest.mark.gpu
+def test_runs_that_share_a_device_are_near_what_they_are_alone(tmp_path):
+    if not torch.cuda.is_available():
+        pytest.skip(NONE)
+    found = {}
+    for many in (1, 2):
+        records = Records(tmp_path / str(many))
+        summary = execute(
+            planned(tmp_path, records, seeds=2, steps=20), records, {"kind": "local", "runs_per_device": many}
+        )
+        assert summary.outcomes == {"done": 2}
+        found[many] = {record.id: record.metrics["heldout.loss"] for record in records.all()}
+    assert found[2] == pytest.approx(found[1], rel=NEAR)
+
+
+@pytest.mark.gpu
+def test_compiled_layers_and_rounded_sizes_train_as_plain_ones(tiny, tmp_path):
+    if not torch.cuda.is_available():
+        pytest.skip(NONE)
+    still = tiny.but(**{"model.dropout": 0.0, "model.attention_dropout": 0.0, "model.embedding_dropout": 0.0})
+    plain, other = (
+        fit(still, 0, tmp_path / str(asked), execution=Execution(compile_layers=asked)) for asked in (False, True)
+    )
+    assert plain.execution == {"sizes_in_multiples_of": 16}
+    assert other.execution == plain.execution | {"compiled": True}
+    assert other.curve["heldout.loss"] == pytest.approx(plain.curve["heldout.loss"], rel=NEAR)
 
 
 SMALL = {"masking_ratio": {RATE: 0.15}}

@@ -32,7 +32,10 @@ from tests import tiny
         ({"kind": "ray", "adress": "auto"}, r"executor option adress: .*Did you mean 'address'\?"),
         ({"kind": "ray", "address": "ray://head:10001"}, "executor option address: .*host:port"),
         ({"kind": "inline", "slots": 2}, "executor option slots: there is no such option"),
-        ({"kind": "local", "gpus": 2}, "executor option gpus: there is no such option. Allowed: fresh_process, slots"),
+        (
+            {"kind": "local", "gpus": 2},
+            "executor option gpus: there is no such option. Allowed: fresh_process, runs_per_device, slots",
+        ),
         ({"kind": "local", "slots": 0}, "executor option slots: .* not 0"),
         ({"kind": "local", "slots": "two"}, "executor option slots: .* not 'two'"),
         ({"kind": "local", "fresh_process": "no"}, "executor option fresh_process: .* not 'no'"),

@@ -8,6 +8,7 @@ import torch
 from ablations.core import provenance
 from ablations.core.machine import cores, gpus, listed, slots
 from ablations.running.local import Local, LocalOptions
+from lightning_modules.training.execution import Execution
 
 
 @pytest.fixture
@@ -59,6 +60,21 @@ def test_the_choice_of_devices_is_kept(machine, chosen, devices):
 def test_the_number_of_slots_can_be_less(machine):
     machine("A", "B")
     assert len(Local(LocalOptions(slots=1)).slots) == 1
+
+
+def test_runs_share_a_gpu_and_first_go_to_different_ones(machine):
+    machine("A", "B")
+    names = [slot["CUDA_VISIBLE_DEVICES"] for slot in Local(LocalOptions(runs_per_device=2)).slots]
+    assert names == ["0", "1", "0", "1"]
+    assert len(Local(LocalOptions(runs_per_device=4, slots=3)).slots) == 3
+
+
+@pytest.mark.parametrize(("names", "execution"), [([], Execution()), (["A", "B"], Execution(devices=2))])
+def test_what_cannot_be_shared_is_refused(machine, names, execution):
+    machine(*names)
+    (problem,) = Local(LocalOptions(runs_per_device=2)).problems(execution)
+    assert problem.path == "executor option runs_per_device"
+    assert list(Local().problems(execution)) == []
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="affinity is a matter of Linux and macOS")
