@@ -301,14 +301,14 @@ class Example(_Movable):
 
         GPUs prepare attention kernels, compiled code and graphs for each size that they meet. Nothing attends to
         padding and nothing is predicted there: only rounding changes, and which random numbers of dropout meet which
-        position.
+        position. Rows that go on from batch to batch keep their length, since what they hand on is their end.
 
         Args:
             multiple: Numbers of columns are rounded up to multiples of it; 1 changes nothing.
             most: No row becomes longer.
         """
         rows, length = self.inputs.ids.shape
-        wide = max(length, min(most, -(-length // multiple) * multiple))
+        wide = length if self.inputs.going else max(length, min(most, -(-length // multiple) * multiple))
         widened = self if wide == length else self._of_length(wide)
         if (read := widened.read) is not None and (more := -read.shape[1] % multiple):
             widened = replace(widened, read=torch.cat([read, read.new_full((rows, more), -1)], 1))

@@ -169,6 +169,12 @@ def test_a_step_of_rounded_sizes_has_the_same_loss(tiny, changes):
     assert found == pytest.approx(plain, rel=1e-5)
 
 
+@pytest.mark.parametrize("name", [name for name in RESUMED if "stream" in name or "memory" in name])
+def test_rows_that_go_on_keep_their_length(tiny, name):
+    for example in tiny.but(**RESUMED[name]).data_module(0).train_dataloader():
+        assert example.widened(7, 999).inputs.ids.shape == example.inputs.ids.shape
+
+
 def test_rows_grow_no_longer_than_the_longest_of_all():
     example = Items().batch(np.arange(8))
     length = example.inputs.ids.shape[1]
