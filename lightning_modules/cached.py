@@ -36,7 +36,7 @@ _LARGEST_DIGEST = 1 << 14  # bytes of a digest with its comment
 _PLACE = "# of "  # begins the line with the place of a file
 RUNS, RESULTS = "runs", "results.txt"  # the part for work folders of runs, and the note of their results folder
 PARTS = (  # folders of the cache; whoever makes another one adds its name
-    "checked", "curves", "features", "fingerprints", "footprints", "pieces", "probe-controls", "probes", RUNS, "shown",
+    "checked", "compiled", "curves", "features", "fingerprints", "footprints", "pieces", "probe-controls", "probes", RUNS, "shown",
     "sources", "stores", "stretches", "task-baselines", "tasks", "tokenizers", "validation-parts", "word-vectors",
     "zero-shot",
 )  # fmt: skip

@@ -15,7 +15,7 @@ from torch import nn
 from lightning_modules import cached
 from lightning_modules.backbones import Backbone, Transformer
 from lightning_modules.backbones.stack import SubLayer, TransformerEncoder
-from lightning_modules.config import ConfigError, Problem
+from lightning_modules.config import ConfigError, Problem, identity
 from lightning_modules.places import cache
 from lightning_modules.problems import did_you_mean
 from lightning_modules.training.settings import Training
@@ -122,7 +122,8 @@ def compiled(module: nn.Module) -> bool:
     Returns:
         Whether they are. A machine without a compiler says why on standard error, and trains without.
     """
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cached.folder(cache() / "compiled")))
+    place = cache() / "compiled" / identity(torch.__version__)[:24]
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cached.folder(place)))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         torch.compile(_doubled)(torch.ones(8, device=device))
