@@ -362,11 +362,14 @@ class Launch:
         return exit_codes.RECORDED
 
     def finish(self) -> Summary:
-        """The summary, read from the store."""
+        """The summary, read from the store. Of a run left for want of time, that an attempt died is no end."""
+        waiting = {*self.left, *self.shares, *self.todo} if self.until is not None else set()
         names: dict[str, str] = {}
         failures: dict[tuple[str, str], Failure] = {}
         for run in self.plan.runs:
             record = self.records.examine(run.id)
+            if isinstance(record, Record) and not record.final and run.id in waiting:
+                record = None
             is_orphan = any(names.get(parent) in ("diverged", "invalid", "orphaned") for parent in run.parents)
             absent = "orphaned" if is_orphan else "missing"
             names[run.id] = "newer" if isinstance(record, Damage) else record.outcome if record else absent
@@ -377,8 +380,6 @@ class Launch:
                 failures[record.outcome, record.detail] = replace(like, others=like.others + 1) if like else first
         self.summary.failures = list(failures.values())
         self.summary.outcomes = dict(Counter(names.values()))
-        if self.until is not None:
-            unmade = {*self.left, *self.shares, *self.todo}
-            self.summary.left = sum(names[run_id] == "missing" for run_id in unmade)
+        self.summary.left = sum(names[run_id] == "missing" for run_id in waiting)
         self.summary.seconds = time.monotonic() - self.started
         return self.summary

@@ -7,12 +7,14 @@ import time
 
 import pytest
 
+from ablations.core.provenance import now
 from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.running import worker
 from ablations.running.execute import execute
 from ablations.running.launch import Launch
+from ablations.running.worker import keep
 from lightning_modules.training.pretrain import Pretrain
 from tests import tiny
 from tests.faults.support import attempts, contents, family, gone, wait_for
@@ -162,6 +164,7 @@ def test_interrupted_twice_it_ends_at_once(cached, launch):
 
 
 def test_a_run_that_takes_longer_than_the_time_is_made_in_parts(cached, monkeypatch):
+    """Also after an attempt that was killed: its record is no end of the run."""
     monkeypatch.setattr(Launch, "seconds_to_make", lambda launch, run: math.inf)
     file, whole, parts = (
         tiny.grid(cached, rates="[0.15]", seeds=1, steps=800),
@@ -169,9 +172,18 @@ def test_a_run_that_takes_longer_than_the_time_is_made_in_parts(cached, monkeypa
         Records(cached / "b"),
     )
     execute(plan(grids.read(file), "smoke", records=whole), whole, "inline")
-    leases = [execute(plan(grids.read(file), "smoke", records=parts), parts, "inline", until=time.monotonic() + 1.5)]
+
+    def lease():
+        return execute(plan(grids.read(file), "smoke", records=parts), parts, "inline", until=time.monotonic() + 1.5)
+
+    leases = [lease()]
+    (run,) = plan(grids.read(file), "smoke", records=parts).runs
+    if leases[-1].left:
+        keep(run, parts, {"outcome": "killed", "detail": "its process ended without a record"}, now(), 1, here=False)
     while leases[-1].left and len(leases) < 40:
-        until = time.monotonic() + 1.5
-        leases.append(execute(plan(grids.read(file), "smoke", records=parts), parts, "inline", until=until))
+        leases.append(lease())
     assert len(leases) > 1
+    assert [(one.left, one.failures, one.outcomes) for one in leases[:-1]] == [(1, [], {"missing": 1})] * len(
+        leases[1:]
+    )
     assert contents(parts) == contents(whole)
