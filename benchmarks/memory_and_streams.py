@@ -31,6 +31,7 @@ from lightning_modules.data.text.encode import Encoder
 from lightning_modules.generation.language_model import of_training
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
+from lightning_modules.training.optim import clip
 from lightning_modules.training.terms import share
 from lightning_modules.zero_shot.measure import asked
 from lightning_modules.zero_shot.settings import Measurement
@@ -56,7 +57,7 @@ def systems(arguments: argparse.Namespace) -> dict[str, System]:
 
 
 def stepping(system: System) -> Callable[[int], float]:
-    """A training whose steps are timed: forward pass, loss, backward pass and optimiser."""
+    """A training whose steps are timed: forward pass, loss, backward pass, clipping and optimiser."""
     module, batches = system.build(0).train(), system.data_module(0).train_dataloader()
     optimizer = module.configure_optimizers()["optimizer"]
 
@@ -67,6 +68,7 @@ def stepping(system: System) -> Callable[[int], float]:
         loss = share(module.objectives.loss(module.heads, encoded, example), {}, module)
         optimizer.zero_grad()
         loss.backward()
+        clip(module, system.training.clip_norm)
         optimizer.step()
         return time.process_time() - before
 

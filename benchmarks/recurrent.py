@@ -22,13 +22,12 @@ environment()  # before torch is imported
 import numpy as np
 import torch
 import torch.nn.functional as F
+from memory_and_streams import stepping  # of this folder
 from torch import nn
 
 from lightning_modules.speed import denormals_as_zero
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
-from lightning_modules.training.optim import clip
-from lightning_modules.training.terms import share
 
 CLIP = 0.25
 
@@ -53,25 +52,6 @@ def systems(arguments: argparse.Namespace) -> dict[str, System]:
         "dropped recurrent weights": plain.but(**{"model.weight_dropout": 0.5}),
         "all dropouts and penalties": plain.but(**every, **{"objectives.activations.activation": 2.0}),
     }
-
-
-def stepping(system: System) -> Callable[[int], float]:
-    """A training whose steps are timed: forward pass, loss, backward pass, clipping and optimiser."""
-    module, batches = system.build(0).train(), system.data_module(0).train_dataloader()
-    optimizer = module.configure_optimizers()["optimizer"]
-
-    def step(number: int) -> float:
-        (example,) = batches.step(number)
-        before = time.process_time()
-        encoded = module.carries.read(module.backbone, example)
-        loss = share(module.objectives.loss(module.heads, encoded, example), {}, module)
-        optimizer.zero_grad()
-        loss.backward()
-        clip(module, CLIP)
-        optimizer.step()
-        return time.process_time() - before
-
-    return step
 
 
 def bare(system: System) -> Callable[[int], float]:

@@ -15,7 +15,6 @@ from lightning_modules.data import fingerprints_of
 from lightning_modules.data.baselines.bigram import prefix
 from lightning_modules.data.loader import QUESTIONS, PretrainingData
 from lightning_modules.data.order.heldout import HeldOutStream
-from lightning_modules.data.order.resumable import Feeding
 from lightning_modules.data.order.token_bytes import token_bytes
 from lightning_modules.draws import of_rank
 from lightning_modules.evaluation import MOST_SEQUENCES
@@ -32,7 +31,16 @@ from lightning_modules.training.checkpoint import resumable
 from lightning_modules.training.execution import ALONE, Execution, compiled, recompute_layers
 from lightning_modules.training.loggers import logger
 from lightning_modules.training.pretrain import Pretrain, stacked, taken_over
-from lightning_modules.training.recorder import CHECKPOINT, Course, Fitted, Interrupted, Progress, Recorder, trainer
+from lightning_modules.training.recorder import (
+    CHECKPOINT,
+    Course,
+    Fitted,
+    Interrupted,
+    Progress,
+    Recorder,
+    executed,
+    trainer,
+)
 from lightning_modules.training.weights import keep_weights, load_weights, round_weights
 
 
@@ -84,7 +92,8 @@ def fit(
     """
     checkpoint, module, data = folder / CHECKPOINT, system.build(seed), system.data_module(seed)
     _begin(module, system, start, execution)
-    is_compiled = execution.compile_layers and compiled(module)
+    if execution.compile_layers:
+        compiled(module)
     run_id = run_id or identity(
         [system.essence(), seed, fingerprints_of(system.corpora), start and cached.digest(start)]
     )
@@ -102,7 +111,7 @@ def fit(
     if ranks.rank():
         return Fitted()
     fitted = _fitted(system, data, recorder, recorder.elapsed())
-    fitted.execution = Feeding.of(lightning).provenance | ({"compiled": True} if is_compiled else {})
+    fitted.execution = executed(lightning, module)
     module.to(lightning.strategy.root_device)  # Lightning moves it to the CPU after training
     if system.training.kept_as == "bf16":
         round_weights(module)  # behind the last checkpoint, so that what is resumed is rounded once

@@ -14,7 +14,6 @@ from lightning_modules.backbones import BackboneModule
 from lightning_modules.backbones.new_symbols import ExtendedTable
 from lightning_modules.config import ConfigError, flat, identity
 from lightning_modules.data import Data, fingerprints_of, open_store
-from lightning_modules.data.order.resumable import Feeding
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.data.word_vectors import Vectors, word_vectors
 from lightning_modules.files import write_atomically
@@ -34,7 +33,7 @@ from lightning_modules.tasks.shapes.texts import TextHead, TextInputs
 from lightning_modules.training.checkpoint import resumable
 from lightning_modules.training.execution import ALONE, Execution, compiled
 from lightning_modules.training.loggers import logger
-from lightning_modules.training.recorder import CHECKPOINT, Course, Fitted, Progress, Recorder, trainer
+from lightning_modules.training.recorder import CHECKPOINT, Course, Fitted, Progress, Recorder, executed, trainer
 from lightning_modules.training.weights import keep_weights, load_weights
 
 PREDICTIONS = "predictions.json"
@@ -291,7 +290,8 @@ def finetune(
         Interrupted: When ``stop`` returns True.
     """
     checkpoint, module, batches = folder / CHECKPOINT, run.build(), run.data.train_dataloader()
-    is_compiled = execution.compile_layers and compiled(module)
+    if execution.compile_layers:
+        compiled(module)
     run_id = run_id or run.identity()
     tokens = [0, *batches.shapes[:, 2].cumsum().tolist()]
     every = max(batches.each_epoch, -(-len(batches) // _POINTS))
@@ -314,10 +314,9 @@ def finetune(
     keep_weights(module, folder)
     _keep_predictions(scored, folder)
     metrics[f"{run.task}.all_equal"] = scored.all_equal
-    made_on = recorder.devices
-    executed = Feeding.of(lightning).provenance | ({"compiled": True} if is_compiled else {})
     metrics |= run.simple_methods
-    return Fitted(metrics, curve, examples=scored.kept, cost=cost, devices=made_on, execution=executed)
+    made = {"devices": recorder.devices, "execution": executed(lightning, module)}
+    return Fitted(metrics, curve, examples=scored.kept, cost=cost, **made)
 
 
 def _keep_predictions(scored: Scored, folder: Path) -> None:

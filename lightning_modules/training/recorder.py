@@ -14,6 +14,8 @@ import torch
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies import DDPStrategy, ModelParallelStrategy, Strategy
 
+from lightning_modules.backbones.stack import TransformerEncoder
+from lightning_modules.data.order.resumable import Feeding
 from lightning_modules.training import ranks
 from lightning_modules.training.checkpoint import AtomicCheckpoints, RandomState
 from lightning_modules.training.execution import ALONE, Execution
@@ -248,6 +250,13 @@ def trainer(
         enable_progress_bar=False,
         enable_model_summary=False,
     )
+
+
+def executed(trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, Any]:
+    """What of the execution of a training was decided on its device, for a record."""
+    parts = (part for part in module.modules() if isinstance(part, TransformerEncoder) and part.compiled)
+    is_compiled = any(parameter.requires_grad for part in parts for parameter in part.parameters())
+    return Feeding.of(trainer).provenance | ({"compiled": True} if is_compiled else {})
 
 
 def _strategy(execution: Execution) -> Strategy | str:
