@@ -154,6 +154,7 @@ ROWS = {
     "training.micro_batch_size": (8, 4),
     "training.warm_start": ((), (1,)),
     "training.start": ({}, {"training.steps": 4}),
+    "training.vocabulary": None,  # of a start with another tokenizer: tests/end_to_end/test_continued.py
     "training.clip_norm": (0.0, 0.05),
     "training.precision": ("fp32", "bf16"),
     "training.kept_as": ("fp32", "bf16"),  # seen in the metrics
