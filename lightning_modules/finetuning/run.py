@@ -114,8 +114,9 @@ class FinetuningRun:
             assert isinstance(head, TextHead)
             assert isinstance(inputs, TextInputs)
             head.start_at_mean(inputs.labels)
-        steps = len(self.data.train_dataloader())
-        return Finetune(backbone, head, self.data.score, settings, steps, self.objectives())
+        batches = self.data.train_dataloader()
+        parts = settings, len(batches), self.objectives(), batches.each_epoch
+        return Finetune(backbone, head, self.data.score, *parts)
 
     @cached_property
     def word_vectors(self) -> Vectors | None:

@@ -140,6 +140,7 @@ ROWS = {
     "optimizer.eps": (1e-6, 1e-2),
     "optimizer.weight_decay": (0.01, 0.5),
     "optimizer.decay_all": (True, False),
+    "optimizer.rate_divisor": (1.0, 2.6),
     "schedule.shape": ("warmup", "slanted"),
     "schedule.ratio": (32.0, 4.0),
     "schedule.final_ratio": (250_000.0, 2.0),
