@@ -20,6 +20,7 @@ from lightning_modules.data.word_vectors import Vectors, word_vectors
 from lightning_modules.files import write_atomically
 from lightning_modules.finetuning.features import FeatureData, FrozenFeatures
 from lightning_modules.finetuning.finetune import TASK, Finetune
+from lightning_modules.finetuning.windows import InWindows
 from lightning_modules.layers.bilstm import BiLSTMOnTop
 from lightning_modules.objectives import Objectives
 from lightning_modules.speed import denormals_as_zero
@@ -188,6 +189,8 @@ class FinetuningRun:
             if features is not None:
                 backbone = FrozenFeatures(encoder, system.model, features)
                 width = backbone.hidden_size
+            if settings.window is not None:
+                backbone = InWindows(encoder, settings.window, self.reading.reader or "last")
             head = task_named(self.task).shape.head(width, self.reading)
             if new := LAYOUTS[settings.layout].new:
                 table = encoder.embeddings.word

@@ -9,7 +9,7 @@ from lightning_modules.config import ConfigError, Settings, knob
 from lightning_modules.data.word_vectors import WordVectors
 from lightning_modules.objectives import LanguageModel
 from lightning_modules.tasks.reading.layout import LAYOUTS, LayoutName
-from lightning_modules.tasks.reading.text_vectors import ReaderName
+from lightning_modules.tasks.reading.text_vectors import FOLDED, ReaderName
 from lightning_modules.training.layer_groups import Freezing, trained
 from lightning_modules.training.optim import Optimizer, Schedule
 
@@ -102,6 +102,15 @@ class FineTuning(Settings):
     batch_size: int = knob(32, "Examples per optimiser step.", ge=1, le=1 << 20)
     max_length: int = knob(
         128, "Maximum positions of an example, special tokens included. Longer examples are cut.", ge=8, le=1 << 20
+    )
+    window: int | None = knob(
+        None,
+        "Positions that are read at a time, with the states carried to the next ones. Documents of any length then "
+        "take bounded memory, and gradients stay within a window (Howard and Ruder 2018, section 3.3). By default a "
+        "row is read as a whole. Needs an LSTM that reads from left to right.",
+        neutral=None,
+        ge=8,
+        le=1 << 20,
     )
     train_examples: int | None = knob(
         None, "Number of training examples, sampled by the seed. By default all.", neutral=None, ge=1
@@ -247,6 +256,7 @@ class FineTuning(Settings):
         if self.word_vectors is not None and not self.from_scratch:
             raise ValueError("word_vectors need from_scratch: set from_scratch to true, or leave out word_vectors")
         self._check_freezing()
+        self._check_windows()
         self._check_frozen()
         if self.layout == "cls_last" and self.reader == "first":
             raise ValueError("reader first reads a word, since layout cls_last has [CLS] last. Set reader to last.")
@@ -282,6 +292,21 @@ class FineTuning(Settings):
             raise ValueError(
                 f"the new symbols of layout {self.layout} would stay random with freezing last. Set layout to cls_sep."
             )
+
+    def _check_windows(self) -> None:
+        if self.window is None:
+            return
+        others = {
+            "features": self.features is not None,
+            "bilstm_layers": self.bilstm_layers,
+            "auxiliary_lm": self.auxiliary_lm,
+            "first": self.first,
+        }
+        if given := [name for name, value in others.items() if value]:
+            raise ValueError(f"{given[0]} needs all states of a row, and window keeps none. Leave one of the two out.")
+        if self.reader is not None and self.reader not in FOLDED:
+            allowed = ", ".join(FOLDED)
+            raise ValueError(f"reader {self.reader} needs all states of a row, and window keeps none. Use {allowed}.")
 
     def trained_share(self, depth: int, epochs: float) -> float:
         """The mean share of an encoder's layers that gradients pass through; layers that share weights count apart.

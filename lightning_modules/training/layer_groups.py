@@ -9,7 +9,6 @@ from typing import Literal
 from torch import nn
 
 from lightning_modules.backbones.backbone import BackboneModule
-from lightning_modules.layers.bilstm import BiLSTMOnTop
 
 Freezing = Literal["none", "last", "gradual", "chain_thaw"]
 
@@ -23,17 +22,14 @@ def layer_groups(module: nn.Module) -> list[list[nn.Parameter]]:
 
 
 def _depth(module: nn.Module, name: str) -> int:
-    backbone, (part, _, path) = getattr(module, "backbone", None), name.partition(".")
-    if isinstance(backbone, BiLSTMOnTop):
-        backbone, part, path = backbone.encoder, *_inside(path)
-    if not isinstance(backbone, BackboneModule):  # frozen, or none
+    backbone, place = getattr(module, "backbone", None), "backbone."
+    if not isinstance(
+        backbone, BackboneModule
+    ):  # it may have an encoder inside, which reads in windows or has more on top
+        backbone, place = getattr(backbone, "encoder", None), "backbone.encoder."
+    if not isinstance(backbone, BackboneModule):
         return 0
-    return backbone.depth(path if part in ("backbone", "encoder") else "")
-
-
-def _inside(path: str) -> tuple[str, str]:
-    part, _, inner = path.partition(".")
-    return part, inner
+    return backbone.depth(name.removeprefix(place) if name.startswith(place) else "")
 
 
 def trained(freezing: Freezing, groups: int, step: int, steps: int, each_epoch: int) -> range:
