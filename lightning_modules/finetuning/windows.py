@@ -33,7 +33,8 @@ class InWindows(nn.Module):
 
     def __init__(self, encoder: BackboneModule, window: int, reader: ReaderName) -> None:
         super().__init__()
-        self.encoder, self.window, self.reader = encoder, window, reader
+        self.encoder, self.window = encoder, window
+        self.reader: ReaderName = reader
 
     @property
     def embeddings(self) -> nn.Module:
@@ -47,7 +48,7 @@ class InWindows(nn.Module):
         for number, start in enumerate(starts):
             inside = self._window(example, start)
             if self.training and torch.is_grad_enabled() and number < len(starts) - _AT_HAND:
-                last, part, carry = checkpoint(self._read, inside, carry, use_reentrant=False)  # pyright: ignore[reportGeneralTypeIssues]
+                last, part, carry = checkpoint(self._read, inside, carry, use_reentrant=False)
             else:
                 last, part, carry = self._read(inside, carry)
             parts.append(part)
