@@ -93,6 +93,16 @@ def of_rank(seed: int, rank: int) -> int:
     return int(_key(seed, "rank", rank) >> np.uint64(1)) if rank else seed
 
 
+def text_digest(text: str) -> str:
+    """SHA-256 of a text whose words are separated by single spaces."""
+    return hashlib.sha256(" ".join(text.split()).encode()).hexdigest()
+
+
+def fraction(text: str) -> float:
+    """A pseudo-random number in [0, 1) that is a function of the text."""
+    return int(text_digest(text)[:12], 16) / 16**12
+
+
 def permutation(seed: int, purpose: str, epoch: int, size: int) -> np.ndarray:
     """The order in which ``size`` items are visited in an epoch: a function of its arguments alone."""
     return np.random.Generator(np.random.Philox(key=int(_key(seed, purpose, epoch)))).permutation(size)

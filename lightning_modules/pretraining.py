@@ -16,6 +16,7 @@ from lightning_modules.data.baselines.bigram import prefix
 from lightning_modules.data.loader import QUESTIONS, PretrainingData
 from lightning_modules.data.order.heldout import HeldOutStream
 from lightning_modules.data.order.token_bytes import token_bytes
+from lightning_modules.data.store import pieces
 from lightning_modules.draws import of_rank
 from lightning_modules.evaluation import MOST_SEQUENCES
 from lightning_modules.measures import heldout_text, per_byte
@@ -30,7 +31,7 @@ from lightning_modules.training import ranks, shards
 from lightning_modules.training.checkpoint import resumable
 from lightning_modules.training.execution import ALONE, Execution, compiled, recompute_layers
 from lightning_modules.training.loggers import logger
-from lightning_modules.training.pretrain import Pretrain, stacked, taken_over
+from lightning_modules.training.pretrain import Pretrain, remapped, stacked, taken_over
 from lightning_modules.training.recorder import (
     CHECKPOINT,
     Course,
@@ -129,6 +130,8 @@ def prepare(system: System, seed: int) -> None:
     data, evaluation, targets = system.data_module(seed), system.evaluation, system.heldout_objective.targets
     data.prepare_data()
     data.setup("fit")
+    if system.training.vocabulary == "remapped" and (ancestor := system.ancestor()) is not None:
+        pieces(ancestor.data)
     _ = data.baselines(targets), data.baselines(targets, data.some_heldout(evaluation.sequences_at_end))
     if evaluation.words:
         token_bytes(data.data, "heldout", data.heldout.sequences.store)
@@ -175,6 +178,9 @@ def _initial(system: System, ancestor: System, start: Path | None, module: Pretr
     if start is None:
         raise ConfigError([f"training.{knob} needs the weights of the run that it starts from: pass them as `start`"])
     weights, fresh = load_weights(start), module.state_dict()
+    if system.training.vocabulary == "remapped":
+        before, after = (pieces(one.data) for one in (ancestor, system))
+        weights = remapped(weights, ancestor.rows_of_words(), before, after)
     if system.training.start:
         return taken_over(weights, fresh)
     return stacked(weights, ancestor.model, system.model, fresh)

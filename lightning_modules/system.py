@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from lightning_modules.training.pretrain import Pretrain
 
 
+_OWN_ALONE: dict[str, Any] = {"training.start": {}, "training.vocabulary": "same"}  # what no start has from its arm
+
+
 class System(Settings):
     """Everything that determines a pretraining except its seed."""
 
@@ -79,19 +82,39 @@ class System(Settings):
             both = "training.warm_start says as well which weights the training starts from. Leave one of them out."
             raise ConfigError([Problem("training.start", both)])
         ancestor = self._started_from()
-        ours, theirs = self.data.tokenized_by, ancestor.data.tokenized_by
-        text = "must be as here, or ids would mean other words"
-        wrong = {f"data.tokenizer.{path}": text for path in diff(ours, theirs)}
-        if wrong.pop("data.tokenizer.corpora", None):
-            named = ancestor.data.tokenizer.corpora
-            text = f"the vocabulary is made from the text: set data.tokenizer.corpora to [{', '.join(theirs.corpora)}]"
-            wrong["data.tokenizer.corpora" if named else "data.corpora"] = f"{text}, to read other text by its pieces"
+        is_remapped = self.training.vocabulary == "remapped"
+        wrong = self._unmappable(ancestor) if is_remapped else self._other_pieces(ancestor)
         wrong |= {
             f"model.{path}": f"must be {self.model.get(path)!r} as here: weights would have another shape"
             for path in shaping(self.model, ancestor.model, self.data.tokenizer.vocab_size)
         }
         if wrong:
             raise ConfigError(Problem(f"training.start.{path}", message) for path, message in wrong.items())
+
+    def _other_pieces(self, ancestor: Self) -> dict[str, str]:
+        """In what the tokenizer of another system differs, by path below its start."""
+        ours, theirs = self.data.tokenized_by, ancestor.data.tokenized_by
+        text = "must be as here, or ids would mean other words. With training.vocabulary remapped it may differ"
+        wrong = {f"data.tokenizer.{path}": text for path in diff(ours, theirs)}
+        if wrong.pop("data.tokenizer.corpora", None):
+            named = ancestor.data.tokenizer.corpora
+            text = f"the vocabulary is made from the text: set data.tokenizer.corpora to [{', '.join(theirs.corpora)}]"
+            wrong["data.tokenizer.corpora" if named else "data.corpora"] = (
+                f"{text}, to read other text by its pieces, or training.vocabulary to remapped, to read it by its own"
+            )
+        return wrong
+
+    def _unmappable(self, ancestor: Self) -> dict[str, str]:
+        """Why the words of another system cannot become those of this one, by path below its start."""
+        ours, theirs = self.data.tokenized_by, ancestor.data.tokenized_by
+        if ours.kind != theirs.kind:
+            return {"data.tokenizer.kind": f"must be {ours.kind} as here: pieces of two kinds have nothing in common"}
+        if ours == theirs:
+            return {"data.tokenizer": "is the one here: set training.vocabulary to same"}
+        if ancestor.objectives.lm is not None and ancestor.objectives.lm.cutoffs:
+            text = "gives clusters their words by ids, and another vocabulary has others. Set it to [], here too"
+            return {"objectives.lm.cutoffs": text}
+        return {}
 
     def _check_needs(self) -> None:
         """Checks that the model supports what format and objectives ask of it, so that nothing is ignored."""
@@ -160,11 +183,11 @@ class System(Settings):
             ConfigError: With every bad knob, its path below ``training.start``.
         """
         start = self.training.start
-        if nested := [path for path in start if path in ("training", "training.start")]:
-            text = "cannot be given: a training starts from one that started from random weights"
-            raise ConfigError(Problem(f"training.start.{path}", text) for path in nested)
+        if "training" in start:
+            text = "cannot be given as a whole. Name its knobs, such as training.steps and training.start"
+            raise ConfigError([Problem("training.start.training", text)])
         try:
-            return self.but(**{"training.start": {}, **start})
+            return self.but(**{**_OWN_ALONE, **start})
         except ConfigError as error:
             raise ConfigError(
                 Problem(".".join(filter(None, ("training.start", p.path))), p.message) for p in error.problems
@@ -180,6 +203,8 @@ class System(Settings):
         except ConfigError:  # it is resolved already: a part without effect may hold a value that no file may give
             return full
         start = {path: as_data(before.get(path)) for path in ("training.steps", *self.training.start)}
+        if "training.start" in start:  # of a chain each start stands as its difference from the link behind it
+            start["training.start"] = before._bare()["training"].get("start", {})
         return full.model_copy(update={"training": full.training.model_copy(update={"start": start})})
 
     def _bare(self) -> dict[str, Any]:
@@ -195,6 +220,7 @@ class System(Settings):
             bare["evaluation"]["pair_edges"] = pair_edges.RECIPES[kind]
         if start := self.training.start:
             own = {path: as_data(self.get(path)) for path in start if path != "training.steps"}
+            own |= {path: value for path, value in _OWN_ALONE.items() if path in start}
             bare["training"]["start"] = {path: value for path, value in start.items() if own.get(path, own) != value}
         return bare
 
@@ -210,20 +236,31 @@ class System(Settings):
         return self._started_from() if self.training.start else None
 
     @property
+    def trunks(self) -> tuple[Self, ...]:
+        """The systems whose trainings this one continues, one after the other, the nearest first."""
+        before = self.continued_from
+        return () if before is None else (before, *before.trunks)
+
+    @property
     def corpora(self) -> tuple[str, ...]:
-        """Every corpus behind a training: of its text, of its tokenizer, and of the one that it starts from."""
-        own, before = self.data.named, self.continued_from
-        return own if before is None else tuple(dict.fromkeys((*own, *before.corpora)))
+        """Every corpus behind a training: of its text, of its tokenizer, and of those that it starts from."""
+        return tuple(dict.fromkeys(name for system in (self, *self.trunks) for name in system.data.named))
 
     @property
     def probed(self) -> tuple[str, ...]:
         """The probes of this training and of those that it starts from."""
-        own, before = self.evaluation.probes, self.continued_from
-        return own if before is None else tuple(dict.fromkeys((*own, *before.evaluation.probes)))
+        return tuple(dict.fromkeys(name for system in (self, *self.trunks) for name in system.evaluation.probes))
 
     def data_seed(self, seed: int) -> int:
-        """The seed of order and noise: a continued training does not see again what its ancestor saw, in that order."""
-        return continued(seed, 1 if self.training.start else 0)
+        """The seed of order and noise: a continued training does not see again what those before saw, in that order."""
+        return continued(seed, len(self.trunks))
+
+    def rows_of_words(self) -> list[str]:
+        """The names of the weights that have a row, or a number, for each piece of the vocabulary."""
+        with undrawn():
+            size = self.data.tokenizer.vocab_size
+            shapes = [_shapes(*self.networks(pieces)) for pieces in (size, size + 1)]
+        return [name for name, shape in shapes[0].items() if shapes[1][name] != shape]
 
     def build(self, seed: int) -> "Pretrain":
         """The Lightning module, its weights drawn from ``seed`` without changing the caller's generator."""
@@ -334,9 +371,9 @@ class System(Settings):
             _counted[architecture] = _parameters_by_part(backbone, heads)
         return _counted[architecture]
 
-    def networks(self) -> tuple[BackboneModule, nn.ModuleDict]:
-        """Backbone and heads, their weights drawn from torch's current generator."""
-        vocab_size = self.data.tokenizer.vocab_size
+    def networks(self, vocab_size: int | None = None) -> tuple[BackboneModule, nn.ModuleDict]:
+        """Backbone and heads, their weights drawn from torch's current generator; by default of its own vocabulary."""
+        vocab_size = vocab_size or self.data.tokenizer.vocab_size
         return self.model.build(vocab_size), self.objectives.heads(self.model.size(vocab_size))
 
     def shown(self, steps: int | None = None) -> dict[int, float]:
@@ -406,6 +443,12 @@ class System(Settings):
     def flops_per_token(self) -> float:
         """Floating-point operations per presented position."""
         return self.flops() / self.tokens()
+
+
+def _shapes(backbone: nn.Module, heads: nn.ModuleDict) -> dict[str, torch.Size]:
+    """The shapes of the weights of both, by name."""
+    both = nn.ModuleDict({"backbone": backbone, "heads": heads}).state_dict()
+    return {name: tensor.shape for name, tensor in both.items()}
 
 
 def _parameters_by_part(backbone: nn.Module, heads: nn.ModuleDict) -> dict[str, int]:

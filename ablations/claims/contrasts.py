@@ -132,7 +132,7 @@ def collect(table: Measurements, claim: Claim) -> Sides:
         begun=all(any(table.get(run.id) for run in runs) for runs in measuring),
         apart=apart,
         apart_for=apart_for,
-        trunks=tuple(dict.fromkeys(trunk.id for runs in measuring for run in runs if (trunk := trunks.trunk_of(run)))),
+        trunks=tuple(dict.fromkeys(trunk.id for runs in measuring for run in runs for trunk in trunks.trunks_of(run))),
     )
 
 

@@ -1,13 +1,13 @@
 """Trunks: pretrainings from which others continue.
 
 Arms that continue from the same trunk share what chance gave it, so the trunk is the unit of replication: comparisons
-among arms are made within each trunk. What is learnt by continuing is another question than what is learnt from random
-weights, and the two are not subtracted from each other.
+among arms are made within each trunk. In a chain of trunks it is the first one. What is learnt by continuing is another
+question than what is learnt from random weights, and the two are not subtracted from each other.
 
 Readings of one model in several ways share its chance likewise: they are compared model by model.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from ablations.measurements.measurements import lineage
 from ablations.schema.cell import Cell
@@ -18,24 +18,38 @@ WORD = "continued pretraining"  # the mark of results of such runs
 FROM_SCRATCH = "from random weights"
 
 
-def trunk_of(run: Run) -> Run | None:
-    """The run that the pretraining behind a run continues; None if it continues none."""
+def trunks_of(run: Run) -> tuple[Run, ...]:
+    """The runs that the pretraining behind a run continues, one after the other, the nearest first."""
     pretrained = _pretraining(run)
-    return pretrained.parent if pretrained is not None and pretrained.system.training.start else None
+    before = pretrained.parent if pretrained is not None and pretrained.system.training.start else None
+    return () if before is None else (before, *trunks_of(before))
 
 
 def _pretraining(run: Run) -> Run | None:
     return next((member for member in lineage(run) if member.kind == "pretrain"), None)
 
 
-def _origin(run: Run) -> str:
-    """The id of the trunk of a run, `FROM_SCRATCH`, or nothing for a fine-tuning of random weights."""
-    trunk = trunk_of(run)
-    return trunk.id if trunk else FROM_SCRATCH if _pretraining(run) else ""
+def _root(run: Run) -> str:
+    """The id of the first of the trunks behind a run, whose chance all share that start from it; empty without one."""
+    *_, root = ("", *(trunk.id for trunk in trunks_of(run)))
+    return root
+
+
+def _origin(run: Run, roots: Set[str]) -> str:
+    """The id of the first trunk behind a run, `FROM_SCRATCH`, or nothing for a fine-tuning of random weights.
+
+    A trunk that is itself fine-tuned or read is the origin of its arms: what it adds to continue it is one question.
+    """
+    pretrained = _pretraining(run)
+    if pretrained is None:
+        return ""
+    if run is not pretrained and pretrained.id in roots:
+        return pretrained.id
+    return _root(run) or FROM_SCRATCH
 
 
 def are_shared(sides: Sequence[Iterable[Run]]) -> bool:
-    """Whether the runs of all sides, seed by seed, continue from one trunk or read the same weights."""
+    """Whether the runs of all sides, seed by seed, come from one trunk or read the same weights."""
     by_seed: dict[int, set[str]] = {}
     for side in sides:
         for run in side:
@@ -44,20 +58,21 @@ def are_shared(sides: Sequence[Iterable[Run]]) -> bool:
 
 
 def _block(run: Run) -> str:
-    """The id of the trunk that a run continues, or of the model that it reads; empty if it may share neither."""
-    if trunk := trunk_of(run):
-        return trunk.id
+    """The id of the first trunk of a run, or of the model that it reads; empty if it may share neither."""
+    if root := _root(run):
+        return root
     task = ZERO_SHOT.get(run.task or "")
     return run.parent.id if task and task.of_weights and run.parent is not None else ""
 
 
 def ask_different_questions(sides: Sequence[Iterable[Run]]) -> bool:
     """Whether some side continues a pretraining, and another has one that starts from random weights."""
-    origins = {_origin(run) for side in sides for run in side} - {""}
+    roots = {_root(run) for side in sides for run in side} - {""}
+    origins = {_origin(run, roots) for side in sides for run in side} - {""}
     return FROM_SCRATCH in origins and len(origins) > 1
 
 
 def of_cells(cells: Iterable[Cell]) -> tuple[Run, ...]:
     """The trunks of the cells' runs, each once, in the order of their seeds."""
-    trunks = {trunk.id: trunk for cell in cells for run in cell.planned if (trunk := trunk_of(run)) is not None}
+    trunks = {trunk.id: trunk for cell in cells for run in cell.planned for trunk in trunks_of(run)}
     return tuple(sorted(trunks.values(), key=lambda run: run.seed))

@@ -128,8 +128,9 @@ def _seeds(plan: Planned) -> str:
     sets = f"* {_SEED_SETS[starts.pop() if len(starts) == 1 else '']} Cells have the same seeds"
     if found := trunks.of_cells(plan.cells):
         own = f"{found[0].system.training.steps:,} steps"
+        who = "Each continues" if all(cell.system.training.start for cell in plan.cells) else "A continued one starts"
         return (
-            f"{sets}. Each continues from the trunk of its seed, a pretraining of {own} that all share. Optimiser "
+            f"{sets}. {who} from the trunk of its seed, a pretraining of {own} that all share. Optimiser "
             "state, learning rate, order and masks start again. This is "
             f"*{trunks.WORD}*, another question than pretraining from random weights."
         )

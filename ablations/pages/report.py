@@ -315,7 +315,7 @@ def _trunk_cost(plan: Planned, measured: Measurements) -> str:
     if not found:
         return ""
     took = duration(sum(record.cost.get("seconds", 0.0) for record in records))
-    seeds = ", ".join(str(run.seed) for run in found)
+    seeds = ", ".join(dict.fromkeys(str(run.seed) for run in found))
     return f" On top, charged once: {len(found)} trunks (seeds {seeds}) that all cells continue, {took} of computing."
 
 

@@ -232,9 +232,8 @@ def _of_equal_text(measured: Measurements, bar: Bar) -> str:
     runs = {record.id: (record, cell) for cell in cells for record in measured.finished(cell).values()}
     found = []
     for record, cell in runs.values():
-        before = cell.system.continued_from
         own = record.cost.get("real_tokens", record.cost.get("tokens", 0.0))
-        read = own + (before.tokens() if before else 0)
+        read = own + sum(trunk.tokens() for trunk in cell.system.trunks)
         if (level := bar.after(read)) is None or bar.metric not in record.metrics:
             return ""
         found.append((read, level, record.metrics[bar.metric] < level))

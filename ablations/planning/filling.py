@@ -91,7 +91,12 @@ def _entry(grid: Grid, files: Sequence[ScaleFile]) -> Scale:
 def _is_trunk(grid: Grid, taken: Scale, files: Sequence[ScaleFile]) -> bool:
     """Whether an entry of a grid starts from its scale's trunk, by name or as the name was described before."""
     start, has_trunk = taken.set.get(START), any(file.trunk for file in files)
-    return start == trunks.NAME or (isinstance(start, Mapping) and has_trunk and start == _start(grid, taken, files))
+    if start == trunks.NAME or not (isinstance(start, Mapping) and has_trunk):
+        return start == trunks.NAME
+    try:
+        return start == _start(grid, taken, files)
+    except ConfigError:  # of a base that the scale's trunk does not fit, such as an LSTM
+        return False
 
 
 def _without(knobs: Mapping[str, Any], paths: Set[str]) -> dict[str, Any]:

@@ -92,13 +92,12 @@ def _trunks(planned: Plan) -> str:
     trunks = [run for run in planned.trunks if planned.states.get(run.id) != "done"]
     if not trunks:
         return "The trunks that the cells continue are finished."
-    one = formatting.duration(_seconds(planned, trunks[:1]))
+    each = dict.fromkeys(formatting.duration(_seconds(planned, [run])) for run in trunks)
     hours = _seconds(planned, trunks) / 3600
-    seeds = ", ".join(str(run.seed) for run in trunks)
+    seeds = ", ".join(dict.fromkeys(str(run.seed) for run in trunks))
     count = f"{len(trunks)} trunk{'s' * (len(trunks) > 1)} (seeds {seeds})"
-    return (
-        f"{count} that the cells continue: {one} each, {hours:.1f} hours of one slot, charged once and in no row above."
-    )
+    took = f"{' or '.join(each)} each, {hours:.1f} hours of one slot"
+    return f"{count} that the cells continue: {took}, charged once and in no row above."
 
 
 def _again(planned: Plan, records: Records) -> list[str]:

@@ -70,7 +70,10 @@ class BackboneModule(nn.Module, ABC):
 
     @abstractmethod
     def depth(self, name: str) -> int:
-        """The depth of a parameter: 0 for embeddings, i + 1 for the first layer i that uses it, L + 1 above."""
+        """The depth of a parameter: 0 for embeddings, i + 1 for the first layer i that uses it, L + 1 above.
+
+        An empty name stands for what is above it all, such as a head.
+        """
 
     @property
     def table(self) -> Float[Tensor, "v e"]:

@@ -381,7 +381,9 @@ class RecurrentEncoder(BackboneModule):
 
     def depth(self, name: str) -> int:
         """The depth of a parameter; see `BackboneModule.depth`."""
-        return 0 if name.startswith("embeddings.") else int(name.split(".")[2]) + 1
+        if name.startswith("stacks."):
+            return int(name.split(".")[2]) + 1
+        return 0 if name.startswith("embeddings.") else self.settings.depth + 1
 
 
 def _order(real: Bool[Tensor, "b t"], is_reversed: bool) -> Int[Tensor, "b t"] | None:

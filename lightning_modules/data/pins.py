@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from lightning_modules import cached
 from lightning_modules.config import ConfigError, identity
-from lightning_modules.data.corpora import made
+from lightning_modules.data.corpora import json_lines, made
 from lightning_modules.data.corpora.own_text import hub_place, text_files
 from lightning_modules.data.corpora.registry import Split, corpus
 from lightning_modules.data.settings import Data
@@ -152,6 +152,8 @@ def _state(name: str) -> list:
         return [name, made.RECIPE]
     note_elsewhere(name)
     files: list[Path] = text_files(rest) if kind == "text" else []
+    if kind == json_lines.PREFIX:
+        files = text_files(json_lines.split_name(rest)[1])
     if kind == "hub":
         place, _, is_local = hub_place(rest)
         files = sorted(p for p in Path(place).rglob("*") if p.is_file()) if is_local else []

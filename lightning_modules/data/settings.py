@@ -15,7 +15,9 @@ class Data(Settings):
     """Corpora and the tokenizer trained on them, or on others. The order of corpora does not matter."""
 
     corpora: tuple[str, ...] = knob(
-        ("wikipedia-mini",), "Corpora: a named one, 'text:<glob>', 'hub:<dataset>' or 'made:<switches>'.", min_length=1
+        ("wikipedia-mini",),
+        "Corpora: a named one, 'text:<glob>', 'jsonl:<column>:<glob>', 'hub:<dataset>' or 'made:<switches>'.",
+        min_length=1,
     )
     tokenizer: Tokenizer = knob(Tokenizer(), "The tokenizer of the text.")
 

@@ -176,6 +176,15 @@ def tokenizer_place(data: Data) -> Path:
     return tokenizer.place(data.tokenizer, _learnt_from(data))
 
 
+def pieces(data: Data) -> tuple[str, ...]:
+    """The pieces of the tokenizer of some corpora, in the order of their ids.
+
+    Raises:
+        ConfigError: As `tokenizer_file`.
+    """
+    return Encoder(tokenizer_file(data), data.tokenizer.kind).vocabulary.pieces
+
+
 def _learnt_from(data: Data) -> dict[str, str]:
     return pins.fingerprints_of(data.tokenized_by.corpora)
 

@@ -1,6 +1,7 @@
 """The fine-tuning loop of every task and backbone."""
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,12 @@ from lightning_modules.batch import Encoded, Example
 from lightning_modules.objectives import Objectives
 from lightning_modules.tasks import FineTuning
 from lightning_modules.tasks.shapes.shape import Head, Scored
+from lightning_modules.training.layer_groups import layer_groups, trained
 from lightning_modules.training.optim import check_clipping, clip, scheduled
 from lightning_modules.training.terms import Logged, RunningLosses, Terms, share
 
 TASK = "loss"  # the name of the task's loss among the terms
+_THAWED = 0.1  # the rate of all but the head in chain-thaw, as a share of the head's: 1e-4 and 1e-3
 
 
 class Finetune(pl.LightningModule):
@@ -29,6 +32,7 @@ class Finetune(pl.LightningModule):
         steps: Optimiser steps of the whole training, the length of the schedule.
         objectives: Objectives of pretraining that go on beside the task, with their heads; None for the task alone.
             Training examples have their targets.
+        each_epoch: Optimiser steps of an epoch.
     """
 
     def __init__(
@@ -39,10 +43,11 @@ class Finetune(pl.LightningModule):
         settings: FineTuning,
         steps: int,
         objectives: tuple[Objectives, nn.ModuleDict] | None = None,
+        each_epoch: int = 1,
     ) -> None:
         super().__init__()
         self.backbone, self.head, self.score = backbone, head, score
-        self.settings, self.steps = settings, steps
+        self.settings, self.steps, self.each_epoch = settings, steps, each_epoch
         self.objectives, self.heads = objectives or (None, nn.ModuleDict())
         self.running, self.logged = RunningLosses(), Logged()
         self.scored: Scored | None = None  # of the last evaluation
@@ -58,6 +63,25 @@ class Finetune(pl.LightningModule):
         total = self.head.loss(self.head(encoded, example), example)
         task = {TASK: (total, self.head.count(example), 1.0)}
         return task if self.objectives is None else task | self.objectives.loss(self.heads, encoded, example)
+
+    @cached_property
+    def layers(self) -> list[list[nn.Parameter]]:
+        """Its parameters by depth, from the head to the embeddings."""
+        return layer_groups(self)
+
+    def on_train_batch_start(self, batch: Example, batch_idx: int) -> None:
+        """Freezes what does not learn. What does is a function of the step alone, so a training resumes exactly."""
+        freezing = self.settings.freezing
+        if freezing != "none":
+            learn = trained(freezing, len(self.layers), self.trainer.global_step, self.steps, self.each_epoch)
+            for number, parameters in enumerate(self.layers):
+                for parameter in parameters:
+                    parameter.requires_grad_(number in learn)
+
+    def on_fit_end(self) -> None:
+        """Leaves nothing frozen."""
+        if self.settings.freezing != "none":
+            self.requires_grad_(True)
 
     def training_step(self, example: Example, index: int) -> Tensor:
         """The micro-batch's share of the loss; an example without counts is a step of its own."""
@@ -106,7 +130,8 @@ class Finetune(pl.LightningModule):
 
     def configure_optimizers(self) -> dict[str, Any]:
         """The optimiser and its schedule."""
-        return scheduled(self, self.settings.optimizer, self.settings.schedule, self.steps)
+        below = _THAWED if self.settings.freezing == "chain_thaw" else 1.0
+        return scheduled(self, self.settings.optimizer, self.settings.schedule, self.steps, below)
 
     def configure_gradient_clipping(
         self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None

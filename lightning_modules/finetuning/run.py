@@ -19,6 +19,7 @@ from lightning_modules.data.word_vectors import Vectors, word_vectors
 from lightning_modules.files import write_atomically
 from lightning_modules.finetuning.features import FeatureData, FrozenFeatures
 from lightning_modules.finetuning.finetune import TASK, Finetune
+from lightning_modules.finetuning.windows import InWindows
 from lightning_modules.layers.bilstm import BiLSTMOnTop
 from lightning_modules.objectives import Objectives
 from lightning_modules.speed import denormals_as_zero
@@ -113,8 +114,9 @@ class FinetuningRun:
             assert isinstance(head, TextHead)
             assert isinstance(inputs, TextInputs)
             head.start_at_mean(inputs.labels)
-        steps = len(self.data.train_dataloader())
-        return Finetune(backbone, head, self.data.score, settings, steps, self.objectives())
+        batches = self.data.train_dataloader()
+        parts = settings, len(batches), self.objectives(), batches.each_epoch
+        return Finetune(backbone, head, self.data.score, *parts)
 
     @cached_property
     def word_vectors(self) -> Vectors | None:
@@ -186,6 +188,8 @@ class FinetuningRun:
             if features is not None:
                 backbone = FrozenFeatures(encoder, system.model, features)
                 width = backbone.hidden_size
+            if settings.window is not None:
+                backbone = InWindows(encoder, settings.window, self.reading.reader or "last")
             head = task_named(self.task).shape.head(width, self.reading)
             if new := LAYOUTS[settings.layout].new:
                 table = encoder.embeddings.word

@@ -6,6 +6,8 @@ sequences behind those that are judged, and judged on the very words of the loss
 sequences behind them, either half of the words is judged by what was fitted on the other.
 """
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +22,7 @@ from lightning_modules.data.baselines.product import NEIGHBOURS, TWO, Fit, Produ
 from lightning_modules.data.formats.stream import shuffled
 from lightning_modules.data.order.heldout import HeldOut
 from lightning_modules.data.store import TokenStore
-from lightning_modules.measures.heldout_text import other_trunk
+from lightning_modules.measures import heldout_text
 from lightning_modules.system import System
 
 RECIPE = 1  # raise when the same text would give other scores
@@ -39,7 +41,7 @@ class Reached:
         scores: Method -> nats per word; the first is the bar.
         by_tokens: Tokens counted -> nats of the first.
         methods: What was fitted, by method.
-        counted: Tokens counted, by text: the training text, and that of the trunk.
+        counted: Tokens counted, by text: the training text, and those of trunks.
         fitted_on: What was fitted on, in words.
         judged_on: What was judged on, in words.
     """
@@ -106,7 +108,7 @@ class _Method:
 def reached(system: System, target: str) -> Reached | None:
     """What counting reaches on the held-out words of a system; None if it has too few.
 
-    Where a model continues a trunk of other text, the bar counts that too; all methods are scored again without it.
+    Where a model continues trunks of other text, the bar counts that too; all methods are scored again without it.
 
     Raises:
         ConfigError: When a text is missing.
@@ -118,9 +120,7 @@ def reached(system: System, target: str) -> Reached | None:
     if len(methods[0].judged) < 2:
         return None
     marked = any(example.inputs.ends is not None for example in judged)
-    stores = {"training": _store(system, system.data)}
-    if (trunk := other_trunk(system)) is not None:
-        stores["trunk"] = _store(system, trunk.data)
+    stores = {name: _store(system, data) for name, data in heldout_text.read(system).items()}
     texts = {name: _text(store, MOST_TOKENS, marked, target) for name, store in stores.items()}
     scores, by_tokens, fitted = {}, {}, {}
     for name, text in _together(texts).items():
@@ -195,10 +195,10 @@ def _text(store: TokenStore, most: int, marked: bool, target: str) -> Counted:
 
 def _together(texts: dict[str, Counted]) -> dict[str, Counted]:
     """All that a model has read, and the training text alone: what the names of methods end in -> text."""
-    found = {"": texts["training"]}
-    if "trunk" in texts:
-        found = {", the text of the trunk counted too": texts["training"] + texts["trunk"], **found}
-    return found
+    own, *others = texts.values()
+    if not others:
+        return {"": own}
+    return {", the text of the trunk counted too": functools.reduce(operator.add, others, own), "": own}
 
 
 def _by_tokens(

@@ -5,7 +5,8 @@ from typing import Any
 
 from lightning_modules import streams
 from lightning_modules.batch import STEP
-from lightning_modules.config import identity
+from lightning_modules.config import canonical, identity
+from lightning_modules.data import Data
 from lightning_modules.data.baselines.bigram import prefix
 from lightning_modules.system import System
 
@@ -49,7 +50,13 @@ def question(system: System, target: str) -> str:
     return f"{prefix(target)}loss" + f".{system.looks}" * is_one_sided
 
 
-def other_trunk(system: System) -> System | None:
-    """The trunk that a system continues, if its text is another one."""
-    trunk = system.continued_from
-    return trunk if trunk is not None and trunk.data.essence() != system.data.essence() else None
+def read(system: System) -> dict[str, Data]:
+    """The texts that a model has read, each once, in the pieces of its tokenizer.
+
+    The training text is ``training``; those of trunks, if they are others, are ``trunk``, ``trunk 2`` ..., the nearest
+    first.
+    """
+    pieces = system.data.tokenized_by
+    texts = [system.data, *(Data(corpora=trunk.data.corpora, tokenizer=pieces) for trunk in system.trunks)]
+    own, *others = {canonical(text.essence()): text for text in texts}.values()
+    return {"training": own} | {f"trunk {n}".removesuffix(" 1"): text for n, text in enumerate(others, 1)}

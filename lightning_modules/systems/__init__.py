@@ -11,6 +11,7 @@ from lightning_modules.systems.mask15 import MASK15_LARGE
 from lightning_modules.systems.roberta import ROBERTA_BASE, ROBERTA_LARGE
 from lightning_modules.systems.spanbert import SPANBERT_BASE, SPANBERT_LARGE
 from lightning_modules.systems.transformer_xl import TRANSFORMER_XL_BASE
+from lightning_modules.systems.ulmfit import ULMFIT
 from lightning_modules.systems.xlnet import XLNET_BASE, XLNET_LARGE
 
 SYSTEMS: dict[str, System] = {
@@ -34,6 +35,7 @@ SYSTEMS: dict[str, System] = {
     "gpt2_medium": GPT2_MEDIUM,
     "transformer_xl_base": TRANSFORMER_XL_BASE,
     "awd_lstm": AWD_LSTM,
+    "ulmfit": ULMFIT,
     "xlnet_base": XLNET_BASE,
     "xlnet_large": XLNET_LARGE,
 }
@@ -60,6 +62,7 @@ __all__ = [
     "SPANBERT_LARGE",
     "SYSTEMS",
     "TRANSFORMER_XL_BASE",
+    "ULMFIT",
     "XLNET_BASE",
     "XLNET_LARGE",
 ]

@@ -1,9 +1,11 @@
 """Whether a fine-tuning fits its task and the model that it starts from; known before anything is loaded."""
 
+from lightning_modules.batch import RECURRENT_STATES
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.system import System
 from lightning_modules.tasks.reading.layout import LAYOUTS
 from lightning_modules.tasks.settings import FineTuning
+from lightning_modules.tasks.shapes.texts import Texts
 from lightning_modules.tasks.table import task_named
 
 
@@ -20,7 +22,7 @@ def check(system: System, task: str, settings: FineTuning) -> None:
     """
     wrong = [_layout(name, settings) for name in (task, settings.first) if name]
     wrong += [_segments(system, settings), _language_model(system, settings), _transferred(system, settings)]
-    wrong += [_clustered(system, settings), _mixed(system, settings)]
+    wrong += [_clustered(system, settings), _mixed(system, settings), _in_windows(system, task, settings)]
     if found := [Problem(f"finetuning.{path}", text) for path, text in filter(None, wrong)]:
         raise ConfigError(found)
 
@@ -65,6 +67,20 @@ def _mixed(system: System, settings: FineTuning) -> tuple[str, str] | None:
         f"{settings.features.layers} mixes layers of one width, and these have {' and '.join(map(str, widths))}: set "
         "it to last, or pretrain with model.output_size null"
     )
+
+
+def _in_windows(system: System, task: str, settings: FineTuning) -> tuple[str, str] | None:
+    if settings.window is None:
+        return None
+    model, shape = system.model, task_named(task).shape
+    if RECURRENT_STATES not in model.supports or model.direction != "left_to_right":
+        return "window", (
+            f"{settings.window} carries the states of an LSTM that reads from left to right, and this model is "
+            f"{model.described}: leave it out, or pretrain with model.kind lstm and model.direction left_to_right"
+        )
+    if not isinstance(shape, Texts):
+        return "window", f"{settings.window} reads a text as a whole, and {task} has no such answer: leave it out"
+    return None
 
 
 def _language_model(system: System, settings: FineTuning) -> tuple[str, str] | None:

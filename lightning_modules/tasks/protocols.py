@@ -92,6 +92,28 @@ def _xlnet(rate: float, batch: int, steps: int, warmup: int, length: int) -> dic
     return _settings(rate, batch, steps=steps, max_length=length, layout="cls_last", **adam)
 
 
+_ULMFIT: dict[str, Any] = _settings(
+    1e-2,
+    64,
+    epochs=50,
+    max_length=4096,
+    window=70,
+    reader="concat",
+    pooler=False,
+    dropout=0.1,
+    freezing="gradual",
+    clip_norm=25.0,
+    **{
+        "schedule.shape": "slanted",
+        "schedule.warmup_fraction": 0.1,
+        "optimizer.rate_divisor": 2.6,
+        "optimizer.beta1": 0.7,
+        "optimizer.beta2": 0.99,
+        "optimizer.weight_decay": 1e-6,
+    },
+)
+
+
 _STABLE = {"epochs": 20, "schedule.warmup_fraction": 0.1, "optimizer.bias_correction": True}
 
 PROTOCOLS: dict[str, Protocol] = {
@@ -109,6 +131,11 @@ PROTOCOLS: dict[str, Protocol] = {
         source="Radford et al. 2018, sections 3.3 and 4.1, and the released train.py",
         note="One setting for all tasks. Unlike in the code, the first step of the warm-up is not at rate 0.",
         tasks={"": _GPT},
+    ),
+    "ulmfit": Protocol(
+        source="Howard and Ruder 2018, sections 3.3 and 4.1, and released code",
+        note="One linear layer in place of a block with batch norm, and the dropouts of the language model.",
+        tasks={"": _ULMFIT},
     ),
     "roberta": Protocol(
         source="Liu et al. 2019, section 5 and released fine-tuning configurations",

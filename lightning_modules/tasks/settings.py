@@ -9,13 +9,15 @@ from lightning_modules.config import ConfigError, Settings, knob
 from lightning_modules.data.word_vectors import WordVectors
 from lightning_modules.objectives import LanguageModel
 from lightning_modules.tasks.reading.layout import LAYOUTS, LayoutName
-from lightning_modules.tasks.reading.text_vectors import ReaderName
+from lightning_modules.tasks.reading.text_vectors import FOLDED, ReaderName
+from lightning_modules.training.layer_groups import Freezing, trained
 from lightning_modules.training.optim import Optimizer, Schedule
 
 if TYPE_CHECKING:
     from lightning_modules.system import System
 
 # settings that act on some shapes of tasks alone (`Shape.idle`) -> their neutral values
+_MOMENTS = 64  # of an epoch at which is asked what learns
 OF_SOME_SHAPES = {"reader": None, "pooler": True, "mean_label": False, "both_orders": False, "span_beam": None}
 
 
@@ -101,6 +103,15 @@ class FineTuning(Settings):
     max_length: int = knob(
         128, "Maximum positions of an example, special tokens included. Longer examples are cut.", ge=8, le=1 << 20
     )
+    window: int | None = knob(
+        None,
+        "Positions that are read at a time, with the states carried to the next ones. Documents of any length then "
+        "take bounded memory, and gradients stay within a window (Howard and Ruder 2018, section 3.3). By default a "
+        "row is read as a whole. Needs an LSTM that reads from left to right.",
+        neutral=None,
+        ge=8,
+        le=1 << 20,
+    )
     train_examples: int | None = knob(
         None, "Number of training examples, sampled by the seed. By default all.", neutral=None, ge=1
     )
@@ -143,6 +154,14 @@ class FineTuning(Settings):
         "a last normalisation start as random as in from_scratch (Radford et al. 2018, Figure 2). By default all.",
         neutral=None,
         ge=0,
+    )
+    freezing: Freezing = knob(
+        "none",
+        "Layers that do not learn. All learn (none), or only the head and what stands above the last layer (last). "
+        "With gradual these learn in the first epoch, and one more layer from the top in each further one (ULMFiT). "
+        "With chain_thaw the head learns, then each layer alone from the embeddings upwards, then all. Each takes the "
+        "same share of the steps, and all but the head learn at a tenth of the rate (Felbo et al. 2017).",
+        neutral="none",
     )
     features: Features | None = knob(
         None, "Freeze the encoder and use its layers as features. By default it is trained with the head.", neutral=None
@@ -236,6 +255,8 @@ class FineTuning(Settings):
             raise ValueError("the BiLSTM is new for each task. Leave out first or bilstm_layers.")
         if self.word_vectors is not None and not self.from_scratch:
             raise ValueError("word_vectors need from_scratch: set from_scratch to true, or leave out word_vectors")
+        self._check_freezing()
+        self._check_windows()
         self._check_frozen()
         if self.layout == "cls_last" and self.reader == "first":
             raise ValueError("reader first reads a word, since layout cls_last has [CLS] last. Set reader to last.")
@@ -252,6 +273,53 @@ class FineTuning(Settings):
                 "bilstm_layers."
             )
         return self
+
+    def _check_freezing(self) -> None:
+        if self.freezing == "none":
+            return
+        if self.from_scratch or self.features is not None:
+            has = "features freeze it whole" if self.features is not None else "from_scratch it starts random"
+            raise ValueError(
+                f"freezing {self.freezing} keeps what a pretrained encoder knows, and with {has}. Set it to none."
+            )
+        if self.optimizer.algorithm == "lamb":
+            raise ValueError(
+                f"freezing {self.freezing} gives layers different steps, and lamb counts one for all. Set it to none."
+            )
+        if self.freezing == "chain_thaw" and self.optimizer.rate_divisor > 1:
+            raise ValueError("freezing chain_thaw has rates of its own. Set optimizer.rate_divisor to 1.")
+        if self.freezing == "last" and LAYOUTS[self.layout].new:
+            raise ValueError(
+                f"the new symbols of layout {self.layout} would stay random with freezing last. Set layout to cls_sep."
+            )
+
+    def _check_windows(self) -> None:
+        if self.window is None:
+            return
+        others = {
+            "features": self.features is not None,
+            "bilstm_layers": self.bilstm_layers,
+            "auxiliary_lm": self.auxiliary_lm,
+            "first": self.first,
+        }
+        if given := [name for name, value in others.items() if value]:
+            raise ValueError(f"{given[0]} needs all states of a row, and window keeps none. Leave one of the two out.")
+        if self.reader is not None and self.reader not in FOLDED:
+            allowed = ", ".join(FOLDED)
+            raise ValueError(f"reader {self.reader} needs all states of a row, and window keeps none. Use {allowed}.")
+
+    def trained_share(self, depth: int, epochs: float) -> float:
+        """The mean share of an encoder's layers that gradients pass through; layers that share weights count apart.
+
+        Args:
+            depth: Its layers.
+            epochs: Of the training.
+        """
+        if self.freezing == "none":
+            return 1.0
+        steps = max(1, round(epochs * _MOMENTS))
+        lowest = [trained(self.freezing, depth + 2, step, steps, _MOMENTS)[-1] for step in range(steps)]
+        return sum(min(group, depth) for group in lowest) / (depth * steps)
 
     def _check_frozen(self) -> None:
         if self.features is None:
@@ -279,6 +347,8 @@ class FineTuning(Settings):
     def flops_per_sequence(self, system: "System", length: int, passes: float) -> float:
         """FLOPs of presenting a sequence once in training, backward = 2 x forward; those of the head are negligible.
 
+        Layers below those that learn have no backward pass (``freezing``).
+
         A frozen encoder processes each sequence in one forward pass, however often it is presented. The language
         model's head of ``auxiliary_lm`` counts as in pretraining.
 
@@ -289,10 +359,11 @@ class FineTuning(Settings):
         """
         model = system.model
         forward = model.flops_per_sequence(length, memory=0)
+        above = _bilstm_flops(model.width, model.width // 2, self.bilstm_layers, length)
         if lm := self.language_model(system):
-            forward += lm.flops_per_sequence(length, model.size(system.data.tokenizer.vocab_size))
+            above += lm.flops_per_sequence(length, model.size(system.data.tokenizer.vocab_size))
         if self.features is None:
-            return 3.0 * (forward + _bilstm_flops(model.width, model.width // 2, self.bilstm_layers, length))
+            return 3.0 * (forward + above) - 2.0 * (1.0 - self.trained_share(model.depth, passes)) * forward
         width = model.layer_width(self.features.chosen(model.depth)[0])
         return forward / passes + 3.0 * self.features.flops_per_sequence(width, length)
 

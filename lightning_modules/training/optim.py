@@ -11,6 +11,7 @@ from pydantic import model_validator
 from torch import Tensor, nn
 
 from lightning_modules.config import ConfigError, Problem, Settings, knob
+from lightning_modules.training.layer_groups import layer_groups
 
 
 class Optimizer(Settings):
@@ -45,6 +46,14 @@ class Optimizer(Settings):
     decay_all: bool = knob(
         False, "Apply weight decay to biases and LayerNorm too, as in RoBERTa's released code. BERT exempts them."
     )
+    rate_divisor: float = knob(
+        1.0,
+        "Number by which the learning rate is divided from each layer to the one below it (discriminative rates of 2.6 "
+        "in ULMFiT). Heads learn at peak_lr, the embeddings and an output layer tied to them at the lowest rate.",
+        neutral=1.0,
+        ge=1,
+        le=100,
+    )
 
     @model_validator(mode="after")
     def _only_sgd_is_averaged(self) -> Self:
@@ -62,15 +71,26 @@ class Optimizer(Settings):
         fields = type(self).model_fields
         return self.model_copy(update={name: fields[name].default for name in _OF_ADAM})
 
-    def build(self, module: nn.Module) -> torch.optim.Optimizer:
-        """The optimiser over a module's parameters, each once (tied and shared tensors are one parameter)."""
-        groups = parameter_groups(module, self.weight_decay, self.decay_all)
+    def build(self, module: nn.Module, below: float = 1.0) -> torch.optim.Optimizer:
+        """The optimiser over a module's parameters, each once (tied and shared tensors are one parameter).
+
+        Args:
+            module: The module.
+            below: The rate of all layers below the heads, as a share of what it is otherwise.
+        """
+        weights, spared = parameter_groups(module, self.weight_decay, self.decay_all)
+        if self.algorithm == "lamb":
+            spared["adapt"] = False
+        groups = [weights, spared]
+        if self.rate_divisor > 1 or below < 1:
+            layers = layer_groups(module)
+            shares = [(1.0 if place == 0 else below) / self.rate_divisor**place for place in range(len(layers))]
+            groups = parted(groups, layers, [self.peak_lr * share for share in shares])
         if self.algorithm == "sgd":
             return AveragedSGD(groups, self.peak_lr)
         common = {"lr": self.peak_lr, "betas": (self.beta1, self.beta2), "eps": self.eps}
         if self.algorithm == "lamb":
-            weights, spared = groups
-            return Lamb([weights, {**spared, "adapt": False}], bias_correction=self.bias_correction, **common)
+            return Lamb(groups, bias_correction=self.bias_correction, **common)
         return (torch.optim.AdamW if self.bias_correction else UncorrectedAdamW)(groups, fused=True, **common)
 
 
@@ -94,6 +114,24 @@ def parameter_groups(module: nn.Module, weight_decay: float, decay_all: bool) ->
         {"params": [p for p in parameters if id(p) not in spared], "weight_decay": weight_decay},
         {"params": [p for p in parameters if id(p) in spared], "weight_decay": weight_decay if decay_all else 0.0},
     ]
+
+
+def parted(
+    groups: Sequence[dict[str, Any]], layers: Sequence[Sequence[nn.Parameter]], rates: Sequence[float]
+) -> list[dict[str, Any]]:
+    """Groups of parameters, parted by layers that have rates of their own, in the order of the layers.
+
+    Args:
+        groups: The groups.
+        layers: The parameters of each layer.
+        rates: The rate of each layer.
+    """
+    found = []
+    for layer, rate in zip(layers, rates, strict=True):
+        own = {id(p) for p in layer}
+        parts = [{**group, "params": [p for p in group["params"] if id(p) in own], "lr": rate} for group in groups]
+        found += [part for part in parts if part["params"]]
+    return found
 
 
 class UncorrectedAdamW(torch.optim.AdamW):
@@ -372,9 +410,14 @@ class _Cycled(torch.optim.lr_scheduler.LambdaLR):
         return {name: value for name, value in super().state_dict().items() if name != "_beta1"}
 
 
-def scheduled(module: nn.Module, optimizer: Optimizer, schedule: Schedule, steps: int) -> dict[str, Any]:
-    """The result of Lightning's ``configure_optimizers``: the optimiser, with the rate set at each step."""
-    built = optimizer.build(module)
+def scheduled(
+    module: nn.Module, optimizer: Optimizer, schedule: Schedule, steps: int, below: float = 1.0
+) -> dict[str, Any]:
+    """The result of Lightning's ``configure_optimizers``: the optimiser, with the rate set at each step.
+
+    ``below`` is that of `Optimizer.build`.
+    """
+    built = optimizer.build(module, below)
     if schedule.low_beta1 is None or optimizer.algorithm == "sgd":  # which has no moments
         rate = torch.optim.lr_scheduler.LambdaLR(built, lambda step: schedule.factor(step, steps))
     else:

@@ -1,10 +1,11 @@
 """The pretraining loop of every system and objective."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 from torch import Tensor, nn
 
 from lightning_modules.backbones import Backbone, Transformer
@@ -223,6 +224,29 @@ def taken_over(weights: Mapping[str, Tensor], fresh: Mapping[str, Tensor]) -> di
     if wrong:
         raise ConfigError(wrong)
     return initial
+
+
+def remapped(
+    weights: Mapping[str, Tensor], of_words: Iterable[str], before: Sequence[str], after: Sequence[str]
+) -> dict[str, Tensor]:
+    """Weights for another vocabulary: rows of pieces that both have, and for new ones the mean over all rows.
+
+    As in the released code of ULMFiT (Howard and Ruder 2018), which takes the mean of biases as well.
+
+    Args:
+        weights: The weights, by name.
+        of_words: The names of those that have a row, or a number, for each piece.
+        before: The pieces that they are for.
+        after: The pieces of the other vocabulary.
+    """
+    known = {piece: number for number, piece in enumerate(before)}
+    places = torch.tensor([known.get(piece, -1) for piece in after])
+    moved = dict(weights)
+    for name in set(of_words) & weights.keys():
+        rows = weights[name]
+        mean = rows.float().mean(0, keepdim=True).to(rows.dtype)
+        moved[name] = torch.cat([rows, mean])[places]  # the last one for what is new
+    return moved
 
 
 def _told(tensor: Tensor) -> str:

@@ -31,9 +31,16 @@ class Training(Settings):
     start: dict[str, Any] = knob(
         {},
         "Knob -> value: in what the pretraining differs whose weights this one starts from, all else being as here. "
-        "Empty for random weights. Both have the same backbone and tokenizer. Optimiser and schedule start from the "
-        "beginning.",
+        "Empty for random weights. That one may have a training.start of its own. Both have the same backbone, and the "
+        "same tokenizer unless vocabulary is remapped. Optimiser and schedule start from the beginning.",
         neutral={},
+    )
+    vocabulary: Literal["same", "remapped"] = knob(
+        "same",
+        "Tokenizer of the training in start: the same, or another one of the same kind (remapped). Then pieces that "
+        "both have keep their embeddings and output biases, and new ones start from the mean over all of them (Howard "
+        "and Ruder 2018, released code).",
+        neutral="same",
     )
     clip_norm: float = knob(1.0, "Maximum global gradient norm. No clipping with 0.", neutral=0.0, ge=0)
     precision: Literal["fp32", "bf16"] = knob("bf16", "fp32, or bf16 for bfloat16 autocast over fp32 weights.")
@@ -46,6 +53,15 @@ class Training(Settings):
 
     def __hash__(self) -> int:
         return hash(canonical(self.essence()))  # a mapping has no hash of its own
+
+    @model_validator(mode="after")
+    def _remaps_what_it_starts_from(self) -> Self:
+        if self.vocabulary == "remapped" and not self.start:
+            raise ValueError(
+                "vocabulary remapped takes over the words of another training, and start is empty: name that training "
+                "in start, or set vocabulary to same"
+            )
+        return self
 
     @model_validator(mode="after")
     def _whole_micro_batches(self) -> Self:

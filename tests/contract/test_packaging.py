@@ -64,7 +64,8 @@ def imported(folder: str) -> dict[str, dict[str, bool]]:
     found: dict[str, dict[str, bool]] = {}
     for path in sorted((ROOT / folder).rglob("*.py")):
         for module, lazily in imports(ast.parse(path.read_text(encoding="utf-8"))):
-            if module not in sys.stdlib_module_names and module not in OWN:
+            own = module in OWN or path.with_name(f"{module}.py").exists()  # a script's folder is on its path
+            if not own and module not in sys.stdlib_module_names:
                 names = {normal(name) for name in distributions.get(module, [module])}
                 files = found.setdefault(min(names), {})
                 where = str(path.relative_to(ROOT))

@@ -10,6 +10,7 @@ from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.running.execute import execute
 from lightning_modules.config import ConfigError
+from lightning_modules.data.store import pieces
 from lightning_modules.pretraining import fit
 from lightning_modules.training.recorder import Interrupted, Progress
 from lightning_modules.training.weights import WEIGHTS
@@ -134,6 +135,51 @@ def test_a_continued_training_resumes_to_the_bit(tiny, tmp_path, stop):
     assert resumed.curve["step"][-1] == 12  # its own steps, from its first
     assert resumed.cost["tokens"] == 12 * arm.tokens_per_step()
     assert resumed.metrics != fit(arm.ancestor().but(**{"training.steps": 12}), 0, tmp_path / "scratch").metrics
+
+
+def test_rows_of_common_words_are_taken_over_and_new_words_get_the_mean_row(tiny, tmp_path, monkeypatch):
+    ours = tiny.but(**{"data.tokenizer.vocab_size": 70, "training.vocabulary": "remapped"} | {
+        START: {"data.tokenizer.vocab_size": 64, "training.steps": 4}})  # fmt: skip
+    trunk = ours.ancestor().build(7)
+    with torch.no_grad():
+        trunk.heads["mlm"]["vocabulary"].bias.normal_()
+    before, after = (pieces(one.data) for one in (ours.ancestor(), ours))
+    assert set(before) != set(after)
+    child = weights_of(started(ours, kept(trunk, tmp_path / "trunk"), tmp_path, monkeypatch))
+    old = weights_of(trunk)
+    of_words = [name for name, tensor in child.items() if tensor.shape != old[name].shape]
+    assert {tensor.ndim for name, tensor in child.items() if name in of_words} == {1, 2}  # biases and embeddings
+    for name, tensor in child.items():
+        if name not in of_words:
+            assert torch.equal(tensor, old[name]), name
+            continue
+        for number, piece in enumerate(after):
+            row = old[name][before.index(piece)] if piece in before else old[name].mean(0)
+            assert torch.allclose(tensor[number], row, atol=1e-6), (name, piece)
+    assert sorted(of_words) == sorted(ours.rows_of_words())
+
+
+def test_a_chain_trains_each_link_from_the_one_behind_it_and_keeps_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "cache"))
+    file = simple.grid(tmp_path, rates="[0.15, 0.4]", seeds=1, steps=4)
+    middle = f"training.steps: 3, objectives.mlm.masking.rate: 0.15, training.vocabulary: remapped, {START}: " + (
+        "{training.steps: 5, data.tokenizer.vocab_size: 280}")  # fmt: skip
+    file.write_text(file.read_text().replace("set:\n", f"set:\n  {START}: {{{middle}}}\n", 1))
+    grid, records = grids.read(file), Records(tmp_path / "results")
+    found = plan(grid, "smoke", records=records)
+    assert execute(found, records, "inline").outcomes == {"done": 4}
+    first, second = found.trunks
+    assert [records.get(run.id).curve["step"][-1] for run in (first, second)] == [5, 3]
+    places = [records.work_folder(run.id) / WEIGHTS for run in (first, second)]
+    assert all(place.exists() for place in places)
+    measured = {run.id: records.get(run.id).metrics for cell in found.cells for run in cell.runs}
+    before = load_file(places[1])
+    for place in (*places, *(records.path(run_id) for run_id in measured)):
+        place.unlink()
+    again = execute(plan(grid, "smoke", records=records), records, "inline")
+    assert again.outcomes == {"done": 4}
+    assert all(np.array_equal(tensor, before[name]) for name, tensor in load_file(places[1]).items())
+    assert measured == {run_id: records.get(run_id).metrics for run_id in measured}
 
 
 def test_lost_weights_of_a_trunk_are_trained_again(tmp_path, monkeypatch):

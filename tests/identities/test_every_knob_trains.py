@@ -140,6 +140,7 @@ ROWS = {
     "optimizer.eps": (1e-6, 1e-2),
     "optimizer.weight_decay": (0.01, 0.5),
     "optimizer.decay_all": (True, False),
+    "optimizer.rate_divisor": (1.0, 2.6),
     "schedule.shape": ("warmup", "slanted"),
     "schedule.ratio": (32.0, 4.0),
     "schedule.final_ratio": (250_000.0, 2.0),
@@ -154,6 +155,7 @@ ROWS = {
     "training.micro_batch_size": (8, 4),
     "training.warm_start": ((), (1,)),
     "training.start": ({}, {"training.steps": 4}),
+    "training.vocabulary": None,  # of a start with another tokenizer: tests/end_to_end/test_continued.py
     "training.clip_norm": (0.0, 0.05),
     "training.precision": ("fp32", "bf16"),
     "training.kept_as": ("fp32", "bf16"),  # seen in the metrics

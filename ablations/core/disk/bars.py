@@ -26,6 +26,7 @@ FOLDER = "bars"
 COMMAND = "ablations bars"
 _NAME = re.compile(r"[0-9a-f]{16}\.((next|previous|permuted)_)?loss(\.(left_to_right|right_to_left))?(\.[0-9a-f]{8})?")
 _REMEDY = f"Restore it from a copy, or remove it and compute it again (`{COMMAND}`)."
+_OWN = "training"  # the training text, as `heldout_text.read` calls it
 
 
 class Counted(Settings):
@@ -43,7 +44,9 @@ class Recipe(Settings):
     generation: int = required("Generation of the code. Another one gives other scores.", ge=1)
     fitted_on: str = required("What exponents, discounts and weights were fitted on, in words.")
     judged_on: str = required("What was judged, in words.")
-    counted: dict[str, Counted] = required("The texts that were counted: training, and trunk.", min_length=1)
+    counted: dict[str, Counted] = required(
+        "The texts that were counted: training, and those of trunks (trunk, trunk 2).", min_length=1
+    )
     methods: dict[str, list[Any]] = required("Method -> what was fitted, once for each part that is judged apart.")
 
 
@@ -62,7 +65,7 @@ class Bar(Settings):
     def _is_complete(self) -> Self:
         if {self.floor} - self.scores.keys() or self.scores.keys() != self.recipe.methods.keys():
             raise ValueError("every score needs its method in the recipe, and the floor is one of them")
-        if {"training"} - self.recipe.counted.keys():
+        if {_OWN} - self.recipe.counted.keys():
             raise ValueError("the recipe lacks the training text that was counted")
         return self
 
@@ -91,15 +94,17 @@ class Bar(Settings):
     @property
     def name(self) -> str:
         """The name of its file, without the ending."""
-        trunk = self.recipe.counted.get("trunk")
-        return _named(self.text, self.question, trunk and [trunk.corpora, trunk.data])
+        parts = sorted(self.recipe.counted.items())
+        others = [part for name, text in parts if name != _OWN for part in (text.corpora, text.data)]
+        return _named(self.text, self.question, others)
 
 
 def name(run: Run, target: str) -> str:
     """The name of the bar of one of the held-out losses of a pretraining."""
-    text, trunk = heldout_text.described(run.system, run.fingerprints), heldout_text.other_trunk(run.system)
-    other = None if trunk is None else [_prints(run, trunk.data.named), trunk.data.essence()]
-    return _named(text, heldout_text.question(run.system, target), other)
+    text = heldout_text.described(run.system, run.fingerprints)
+    _, *read = heldout_text.read(run.system).values()
+    others = [part for data in read for part in (_prints(run, data.named), data.essence())]
+    return _named(text, heldout_text.question(run.system, target), others)
 
 
 def recorded(record: Record) -> list[str]:
@@ -113,8 +118,8 @@ def recorded(record: Record) -> list[str]:
         return []
 
 
-def _named(text: list[Any], question: str, trunk: list[Any] | None) -> str:
-    parts = [heldout_text.named(text), question, *([identity(trunk)[:8]] if trunk else [])]
+def _named(text: list[Any], question: str, others: list[Any]) -> str:
+    parts = [heldout_text.named(text), question, *([identity(others)[:8]] if others else [])]
     return ".".join(parts)
 
 
@@ -129,11 +134,9 @@ def file(name: str) -> str:
 
 def made(run: Run, target: str, reached: Reached) -> Bar:
     """The bar of what counting reaches on the words of a pretraining."""
-    trunk = heldout_text.other_trunk(run.system)
-    systems = {"training": run.system} | ({} if trunk is None else {"trunk": trunk})
     counted = {
-        part: Counted(corpora=_prints(run, system.data.named), data=system.data.essence(), tokens=reached.counted[part])
-        for part, system in systems.items()
+        part: Counted(corpora=_prints(run, data.named), data=data.essence(), tokens=reached.counted[part])
+        for part, data in heldout_text.read(run.system).items()
     }
     bar = Bar(
         text=heldout_text.described(run.system, run.fingerprints),

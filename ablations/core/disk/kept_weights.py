@@ -30,16 +30,19 @@ def kept(results: Path, run_id: str, name: str) -> Path | None:
 
 
 def lend_tokenizer(results: Path, run: Run) -> None:
-    """Gives the cache the kept tokenizer of a run, or of one that it starts from, which has the same; if it lacks it.
+    """Gives the cache the kept tokenizers of a run, and of those that it starts from, if it lacks them.
+
+    A run that has the tokenizer of one that it starts from looks for it at the same place.
 
     Raises:
         ConfigError: For a corpus of the user's own that is missing, and a kept tokenizer that cannot be read.
     """
-    place = tokenizer_place(run.system.data)
     behind: Run | None = run
-    while behind is not None and not cached.is_sound(place):
-        if file := kept(results, behind.id, TOKENIZER):
-            Encoder(file, run.system.data.tokenizer.kind)  # or it would be the tokenizer of all runs on these corpora
+    while behind is not None:
+        data = behind.system.data
+        place = tokenizer_place(data)
+        if not cached.is_sound(place) and (file := kept(results, behind.id, TOKENIZER)):
+            Encoder(file, data.tokenizer.kind)  # or it would be the tokenizer of all runs on these corpora
             with cached.locked(place):
                 cached.write(place, lambda copy, file=file: copy.write(read(file, within=results)))
         behind = behind.parent

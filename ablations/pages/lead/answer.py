@@ -73,10 +73,11 @@ def holds(measured: Measurements) -> str:
     text = _text(systems)
     length = _span([system.format.sequence_length for system in systems], str)
     runs = _span([len(measured.finished(cell)) for cell in cells], str)
-    trunks = [trunk for system in systems if (trunk := system.continued_from)]
-    before = _text(trunks)
+    continued = [system.trunks for system in systems if system.trunks]
+    before = _text([trunk for trunks in continued for trunk in trunks])
     other = f" of {markdown_text(before)}" * (before != text)
-    after = f" after a trunk of {_span([trunk.tokens() for trunk in trunks], quantity)}{other}," if trunks else ""
+    read = [sum(trunk.tokens() for trunk in trunks) for trunks in continued]
+    after = f" after a trunk of {_span(read, quantity)}{other}," if continued else ""
     return (
         f"**Holds for** {layers} layer{'s' * (layers != '1')} of {width} ({sizes} parameters), {tokens} tokens"
         f"{_real(measured, cells)}{after} of {markdown_text(text)} in sequences of {length} ({_pieces(systems)}), "

@@ -389,14 +389,17 @@ def _check_cells(grid: Grid, scale: str, plan: Layout, document: Document) -> bo
 
 
 def _check_starts(grid: Grid, scale: str, plan: Layout, document: Document) -> None:
-    """Cells that would continue from different pretrainings, which cannot be compared seed by seed."""
+    """Cells that would continue from different pretrainings, which cannot be compared seed by seed.
+
+    Of a chain the first one counts, whose chance all have.
+    """
     workshop, ancestors = Workshop(grid, scale, plan.baseline), []
     continued = [row for row in plan.kept[:_MOST_BUILT] if workshop.system(row).training.start]
     search = search_at(grid, scale) if continued else None
     for row in continued:
         for combination in combinations(search) if search else [{}]:
             with contextlib.suppress(ConfigError):  # of the search, which has checks of its own
-                ancestors.append(workshop.system({**row, **combination}).ancestor())
+                ancestors.append(workshop.system({**row, **combination}).trunks[-1])
     others = [other for other in ancestors[1:] if other.essence() != ancestors[0].essence()]
     if differing := {path for other in others for path in diff(ancestors[0], other)} - _LABELS:
         where = _written(grid, scale, plan.kept[0], START)

@@ -39,7 +39,10 @@ _OPENING_BYTES = 1 << 16
 _MARKED_BYTES = 1 << 13  # in which markup shows itself; its form takes the square of them
 _PART = 1 << 20  # bytes of a line that are looked at before more are read
 _LONGEST_LINE = 1 << 24  # characters; ten times a long novel, and the words of a line take twenty times its memory
-_ROWS = "A folder of JSON lines, CSV or parquet is read as 'hub:{folder}', by its column 'text'."
+_ROWS = (
+    "JSON lines are read as 'jsonl:<column>:<glob>'. A folder of JSON lines, CSV or parquet is read as 'hub:{folder}', "
+    "by its column 'text'."
+)
 _OTHER = "Convert it to text, or give a glob that leaves it out, for example 'text:{folder}/*.txt'."
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lightning_modules.config import ConfigError, did_you_mean
-from lightning_modules.data.corpora import folders, made, own_text, wikipedia_mini
+from lightning_modules.data.corpora import folders, json_lines, made, own_text, reviews, wikipedia_mini
 from lightning_modules.data.corpora.sources import Origin
 
 Split = Literal["train", "heldout"]
@@ -84,11 +84,27 @@ CORPORA: dict[str, Corpus] = {
         folders.WIKIPEDIA,
         licence="CC BY-SA 3.0",
     ),
+    "imdb-train": Corpus(
+        "imdb-train",
+        "the training reviews of IMDb without labels, 6 M words; held out is the tenth that the task holds out",
+        reviews.training,
+        reviews.TRAIN,
+        licence="no licence stated (film reviews, for research)",
+    ),
+    "imdb-unlabelled": Corpus(
+        "imdb-unlabelled",
+        "the unlabelled reviews of IMDb that are in no other part, 12 M words, a twentieth held out",
+        reviews.unlabelled,
+        reviews.UNLABELLED,
+        licence="no licence stated (film reviews, for research)",
+    ),
 }
 
 
 def corpus(name: str) -> Corpus:
-    """The corpus of that name: a named one, ``text:<glob>``, ``hub:<dataset>[/<config>]`` or ``made:<switches>``.
+    """The corpus of that name: a named one, or one of the user's own.
+
+    Those are ``text:<glob>``, ``jsonl:<column>:<glob>``, ``hub:<dataset>[/<config>]`` and ``made:<switches>``.
 
     Raises:
         ConfigError: For an unknown name, with the nearest valid one.
@@ -104,6 +120,13 @@ def corpus(name: str) -> Corpus:
                 own_text.text_documents(rest), split, own_text.HELDOUT_EVERY, name
             ),
         )
+    if colon and kind == json_lines.PREFIX:
+        json_lines.split_name(rest)
+        return Corpus(
+            name,
+            "your own JSON lines",
+            lambda split: own_text.split_by_position(json_lines.documents(rest), split, own_text.HELDOUT_EVERY, name),
+        )
     if colon and rest and kind == "hub":
         return Corpus(name, "a data set of the Hugging Face hub", lambda split: own_text.hub_documents(rest, split))
     if colon and kind == made.PREFIX:
@@ -111,7 +134,7 @@ def corpus(name: str) -> Corpus:
     near = did_you_mean(name, CORPORA)
     raise ConfigError(
         [
-            f"there is no corpus '{name}'.{near} Use 'text:<glob>' for your own text, 'hub:<dataset>' for the hub, "
-            "'made:<switches>' for a made language."
+            f"there is no corpus '{name}'.{near} Use 'text:<glob>' for your own text, 'jsonl:<column>:<glob>' for your "
+            "own JSON lines, 'hub:<dataset>' for the hub, 'made:<switches>' for a made language."
         ]
     )

@@ -1,5 +1,6 @@
 """Tasks with one text or two beyond GLUE."""
 
+from lightning_modules.data.corpora.reviews import HELD_OUT
 from lightning_modules.tasks.readers.files import Files, Hub
 from lightning_modules.tasks.readers.own_split import Held, nearest
 from lightning_modules.tasks.shapes.texts import Texts
@@ -58,7 +59,7 @@ ROWS = (
         rows=Held(
             Files("imdb", label="label", first="text", train="train.jsonl", within="",
                   hub=Hub("stanfordnlp/imdb", None, "text")),
-            share=0.1,
+            share=HELD_OUT,
         ),
         licence="no licence stated (film reviews, for research)",
         own_split="a tenth of the 25,000 training reviews is held out, while published scores are on the test set",

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from lightning_modules.config import ConfigError, did_you_mean, problems
 from lightning_modules.data.corpora.sources import Origin
-from lightning_modules.tasks.readers.own_split import fraction
+from lightning_modules.draws import fraction
 from lightning_modules.tasks.reading.lines import Fault, Line, json_object, made, numbered
 from lightning_modules.tasks.shapes.shape import Shape
 from lightning_modules.tasks.task import Split, Task

@@ -1,10 +1,10 @@
 """Splits of our own, for data whose official split is unavailable or has a test set in place of a dev set."""
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lightning_modules.data.corpora.sources import Origin
+from lightning_modules.draws import fraction, text_digest
 from lightning_modules.tasks.readers.files import Files
 from lightning_modules.tasks.shapes.texts import Row
 from lightning_modules.tasks.task import Split
@@ -39,7 +39,7 @@ class Held:
                 yield row
             elif (fraction(row.first) < self.share) == (split == "dev"):
                 rows.append(row)
-        yield from sorted(rows, key=lambda row: [_digest(text or "") for text in row[:3]])
+        yield from sorted(rows, key=lambda row: [text_digest(text or "") for text in row[:3]])
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,6 @@ class DevAndTest:
         yield from (row for row in self.reader("train") if row.fault or _words(row) not in held_out)
 
 
-def fraction(text: str) -> float:
-    """A pseudo-random number in [0, 1) that is a function of the text."""
-    return int(_digest(text)[:12], 16) / 16**12
-
-
 def nearest(name: str, what: str) -> str:
     """The hint of a missing official data set about the most similar task that is available.
 
@@ -83,11 +78,6 @@ def nearest(name: str, what: str) -> str:
     return (
         f"The most similar task is '{name}', {what}. Its scores do not compare with published ones. {Origin.otherwise}"
     )
-
-
-def _digest(text: str) -> str:
-    """SHA-256 of a text whose words are separated by single spaces."""
-    return hashlib.sha256(" ".join(text.split()).encode()).hexdigest()
 
 
 def _words(row: Row) -> frozenset[str]:

@@ -7,12 +7,12 @@ to nothing still has a state. The segment numbers of the batch tell the two apar
 model has a segment table.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lightning_modules.batch import Tokens
@@ -80,6 +80,57 @@ def _mean_among(hidden: _States, among: Bool[Tensor, "b t"]) -> _Vectors:
     return kept.sum(1) / among.sum(1, keepdim=True).clamp_min(1)
 
 
+@dataclass(frozen=True)
+class Part:
+    """What is kept of a window of rows, whose padding is at the end of rows.
+
+    Attributes:
+        maximum: Of the states of real positions, unit by unit ``[b d]``; minus infinity where there are none.
+        total: Their sum in full precision ``[b d]``.
+        last: The last of them ``[b d]``; any where there are none.
+        count: How many there are ``[b]``.
+    """
+
+    maximum: Float[Tensor, "b d"]
+    total: Float[Tensor, "b d"]
+    last: Float[Tensor, "b d"]
+    count: Int[Tensor, " b"]
+
+    @classmethod
+    def of(cls, hidden: _States, real: Bool[Tensor, "b t"]) -> Self:
+        """What is kept of the states of a window."""
+        count, rows = real.sum(1), torch.arange(len(hidden), device=hidden.device)
+        return cls(
+            maximum=hidden.masked_fill(~real[..., None], -torch.inf).amax(1),
+            total=hidden.float().masked_fill(~real[..., None], 0.0).sum(1),
+            last=hidden[rows, (count - 1).clamp_min(0)],
+            count=count,
+        )
+
+
+def _last_of(parts: Sequence[Part]) -> _Vectors:
+    counts = torch.stack([part.count for part in parts], 1)
+    window = torch.where(counts > 0, torch.arange(len(parts), device=counts.device), 0).amax(1)
+    return torch.stack([part.last for part in parts], 1)[torch.arange(len(counts), device=counts.device), window]
+
+
+def _max_of(parts: Sequence[Part]) -> _Vectors:
+    return torch.stack([part.maximum for part in parts], 1).amax(1)
+
+
+def _mean_of(parts: Sequence[Part]) -> _Vectors:
+    count = torch.stack([part.count for part in parts], 1).sum(1, keepdim=True)
+    return torch.stack([part.total for part in parts], 1).sum(1) / count.clamp_min(1)
+
+
+def _concat_of(parts: Sequence[Part]) -> _Vectors:
+    return torch.cat([_last_of(parts), _max_of(parts), _mean_of(parts)], -1)
+
+
+# The readers that need no state once a window has been read: what they make of the windows of a row.
+FOLDED: dict[ReaderName, Callable[[Sequence[Part]], _Vectors]] = {
+    "last": _last_of, "max": _max_of, "mean": _mean_of, "concat": _concat_of,
+}  # fmt: skip
 READERS: dict[ReaderName, Reader] = {
     "first": Reader("the state of its first position", 1, _first, at_a_position=True),
     "last": Reader("the state of its last position", 1, _last, at_a_position=True),

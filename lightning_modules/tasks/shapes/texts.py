@@ -218,7 +218,7 @@ class TextHead(Head):
 
     def forward(self, encoded: Encoded, example: Example) -> Float[Tensor, "n k"]:
         """The outputs, from what stands for each row."""
-        vectors = self.reader.read(encoded.last, example.inputs)
+        vectors = self.reader.read(encoded.last, example.inputs) if encoded.vectors is None else encoded.vectors
         if self.pooler is not None:
             vectors = torch.tanh(self.pooler(vectors))
         if self.orders > 1:

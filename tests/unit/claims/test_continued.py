@@ -8,12 +8,14 @@ from ablations.claims import judging, power, rates
 from ablations.claims.contrasts import collect
 from ablations.claims.outcomes import REPLICATES, Reason
 from ablations.core.moderation import Variance
+from ablations.measurements import trunks
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.summaries import summarise
 from ablations.measurements.variances import differences
 from ablations.pages import equal_compute, tables, verdict_table
 from ablations.schema.cell import Cell
 from ablations.schema.run import Run
+from lightning_modules.tasks import FineTuning
 from tests.unit.synthetic import BASE, RATE, make_claim, make_grid, make_record
 
 START = {"training.steps": 50_000, RATE: 0.15}
@@ -169,6 +171,31 @@ def test_a_plan_promises_what_the_test_within_trunks_can_show():
     within = np.std(of(0.4) - of(0.15), ddof=1) / 2**0.5
     assert found.sd == pytest.approx(within)
     assert found.visible < 0.05 < TRUNKS.std()
+
+
+def test_what_continuing_adds_to_a_fine_tuned_trunk_is_one_question():
+    """A task's score of the trunk itself and of what continues it: the same chance behind both."""
+    arm = make_arm(0.15).runs
+    tuned, scratch = (
+        [Run.finetuning_of(run, "bigram_shift", "aa", FineTuning()) for run in runs]
+        for runs in ([run.parent for run in arm], [Run.pretraining(BASE, run.seed, run.fingerprints) for run in arm])
+    )
+    continued = [Run.finetuning_of(run, "bigram_shift", "aa", FineTuning()) for run in arm]
+    assert not trunks.ask_different_questions([tuned, continued])
+    assert trunks.ask_different_questions([scratch, continued])
+    assert trunks.ask_different_questions([[run.parent for run in arm], arm])  # of losses it is another question
+
+
+def test_arms_of_a_chain_share_its_first_link():
+    chains = [
+        BASE.but(**{"training.start": {**START, "training.steps": steps, "training.start": {"training.steps": 9}}})
+        for steps in (3, 4)
+    ]
+    text = dict.fromkeys(BASE.data.corpora, "0" * 64)
+    sides = [[Run.pretraining(system, seed, text) for seed in range(2)] for system in chains]
+    assert [len(trunks.trunks_of(side[0])) for side in sides] == [2, 2]
+    assert trunks.are_shared(sides)
+    assert not trunks.ask_different_questions(sides)
 
 
 # --- what is said

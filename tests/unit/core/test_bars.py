@@ -16,7 +16,7 @@ from ablations.schema.record import checksum
 from ablations.schema.run import Run
 from lightning_modules.config import ConfigError
 from lightning_modules.data import fingerprints_of
-from lightning_modules.measures import counting
+from lightning_modules.measures import counting, heldout_text
 from lightning_modules.measures.counting import Reached
 from lightning_modules.systems import ROBERTA_BASE
 from tests.unit.core.test_store import make_record
@@ -134,6 +134,21 @@ def test_what_a_trunk_has_read_is_part_of_the_name():
     made = bars.made(runs[1], "mlm", both)
     assert made.name == continued
     assert Bar.read(json.loads(json.dumps(made.to_dict()))).name == continued
+
+
+def test_all_texts_of_a_chain_are_part_of_the_name():
+    run = make_run(0)
+    chain = {"data.corpora": ["wikipedia-2015"], "training.start": {"data.corpora": ["wikipedia-mini"]}}
+    changes = {"data.corpora": ["novels"], "data.tokenizer.corpora": ["wikipedia-mini"]}
+    text = dict.fromkeys(("novels", "wikipedia-2015", "wikipedia-mini"), "aa")
+    one = Run.pretraining(run.system.but(**changes, **{"training.start": chain}), 0, text)
+    counted = {"training": 100, "trunk": 50, "trunk 2": 25}
+    assert [*heldout_text.read(one.system)] == [*counted]
+    made = bars.made(one, "mlm", Reached({FLOOR: 4.5}, {100: 4.5}, {FLOOR: [1]}, counted, "a", "b"))
+    assert made.name == bars.name(one, "mlm")
+    assert Bar.read(json.loads(json.dumps(made.to_dict(), sort_keys=True))).name == made.name
+    other = Run.pretraining(one.system, 0, text | {"wikipedia-2015": "bb"})
+    assert bars.name(other, "mlm") != made.name
 
 
 def test_a_store_elsewhere_gets_the_bars_of_its_records(records, tmp_path):

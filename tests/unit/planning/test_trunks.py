@@ -2,6 +2,7 @@
 
 import pytest
 
+from ablations.measurements.trunks import trunks_of
 from ablations.planning import grids, scale_files, scales
 from ablations.planning.plan import plan
 from ablations.schema.run import Run
@@ -76,7 +77,17 @@ def test_a_grid_may_hold_continued_and_plain_cells(tmp_path):
             "set data.tokenizer.corpora to [novels], to read",
         ),
         ("{data.tokenizer.corpora: [novels]}", "set.training.start.data.tokenizer.corpora", "to read other text"),
-        ("{training.start: {training.steps: 3}}", "set.training.start.training.start", "cannot be given"),
+        ("{training: {}}", "set.training.start.training", "cannot be given as a whole"),
+        (
+            "{training.start: {training.stepz: 3}}",
+            "set.training.start.training.start.training.stepz",
+            "Did you mean 'training.steps'?",
+        ),
+        (
+            "{training.start: {model.hidden_size: 32}}",
+            "set.training.start.training.start.model.hidden_size",
+            "must be 16 as here",
+        ),
         ("{training.steps: 0}", "set.training.start.training.steps", "greater than or equal to 1"),
         ("{format.sequence_length: 999}", "set.training.start", "longer than model.max_positions 32"),
         ("25", "set.training.start", "must be a mapping"),
@@ -165,6 +176,104 @@ def test_a_scale_that_is_like_another_has_its_own_trunk(scale):
     pretrained = plan(grids.read("pretraining_gain"), scale).cells[0].planned
     assert [run.id for run in pretrained] == [run.id for run in trunks]
     assert not {run.id for run in trunks} & {run.id for run in plan(grids.read("sentence_objective"), "laptop").trunks}
+
+
+# --- chains
+
+CHAIN = f"{{training.steps: 20, {RATE}: 0.2, {START}: {{training.steps: 30, {RATE}: 0.15}}}}"
+
+
+def test_a_chain_is_planned_link_by_link_once_for_all_arms(tmp_path):
+    found = planned(tmp_path, rates="[0.15, 0.3, 0.4]", seeds=2, knobs={START: CHAIN})
+    assert len(found.runs) == 2 * (2 + 3)
+    first, middle = found.runs[:2]
+    assert [run.system.training.steps for run in (first, middle)] == [30, 20]
+    assert (first.parents, middle.parents) == ((), (first.id,))
+    assert all(cell.runs[0].parents == (middle.id,) for cell in found.cells)
+    assert [(run.seed, run.system.training.steps) for run in found.trunks] == [(0, 30), (0, 20), (1, 30), (1, 20)]
+    assert Run.pretraining(first.system, 0, first.fingerprints).id == first.id  # a plain run of these settings
+
+
+def test_each_link_reads_its_text_in_an_order_of_its_own():
+    system = SYSTEMS["bert_base"].but(**{START: {"training.steps": 5, START: {"training.steps": 6}}})
+    assert [trunk.training.steps for trunk in system.trunks] == [5, 6]
+    seeds = [each.data_seed(7) for each in (system, *system.trunks)]
+    assert len(set(seeds)) == 3
+    assert seeds[2] == 7
+
+
+def test_the_identity_of_a_chain_is_that_of_its_differences():
+    system = SYSTEMS["bert_base"]
+    middle = {"training.steps": 5, RATE: 0.2}
+    one, same = (
+        system.but(**{START: {**middle, START: {"training.steps": 6, **spelt}}})
+        for spelt in ({}, {RATE: 0.2, "model.num_layers": 12})
+    )
+    assert identity(one.essence()) == identity(same.essence())
+    assert one.resolved().resolved().essence() == one.essence()
+    others = [
+        system.but(**{START: middle}),
+        system.but(**{START: {**middle, START: {"training.steps": 7}}}),
+        system.but(**{START: {**middle, START: {"training.steps": 6, RATE: 0.15}}}),
+        system.but(**{START: {**middle, START: {"training.steps": 6, START: {"training.steps": 6}}}}),
+    ]
+    assert len({identity(each.essence()) for each in (one, *others)}) == 5
+    assert identity(system.but(**{START: {**middle, START: {}}}).essence()) == identity(others[0].essence())
+
+
+def test_every_text_and_probe_of_a_chain_is_in_the_identity():
+    system = SYSTEMS["roberta_base"].but(**{"data.corpora": ["novels"], "data.tokenizer.corpora": ["wikipedia-mini"]})
+    far = {"data.corpora": ["wikipedia-mini"], "evaluation.probes": ["agreement"]}
+    arm = system.but(**{START: {"data.corpora": ["wikipedia-2015"], START: far}})
+    names = {"novels", "wikipedia-2015", "wikipedia-mini"}
+    run = Run.pretraining(arm, 0, dict.fromkeys(names, "aa"))
+    assert set(arm.corpora) == names
+    assert set(run.fingerprints) == names | {"probes.agreement"}
+    assert set(run.parent.fingerprints) == {"wikipedia-2015", "wikipedia-mini", "probes.agreement"}
+    assert set(run.parent.parent.fingerprints) == {"wikipedia-mini", "probes.agreement"}
+    assert Run.read(run.to_dict()).parent.parent.id == run.parent.parents[0]
+    other = Run.pretraining(arm, 0, dict.fromkeys(names, "aa") | {"wikipedia-mini": "bb"})
+    assert len({run.id, other.id}) == 2
+
+
+def test_arms_may_have_other_links_behind_them_if_the_first_is_one(tmp_path):
+    root = f"{START}: {{training.steps: 30, {RATE}: 0.15, training.batch_size: 4}}"
+    extra = f"variants:\n  from:\n    target: {{{START}: {{training.steps: 20, training.batch_size: 2, {root}}}}}\n"
+    extra += f"    general: {{{root}}}\n"
+    found = plan(read(tmp_path, rates="[0.15]", seeds=1, axes="  from: [target, general]\n", extra=extra), "smoke")
+    assert len(found.runs) == 4
+    behind = [trunks_of(cell.runs[0]) for cell in found.cells]
+    assert [len(trunks) for trunks in behind] == [2, 1]
+    assert behind[0][-1] == behind[1][-1]
+
+
+# --- words of another vocabulary
+
+
+def test_another_vocabulary_is_taken_over_where_that_is_said():
+    system = SYSTEMS["bert_base"].but(**{"data.corpora": ["wikipedia-mini"], "data.tokenizer.vocab_size": 5000})
+    start = {"data.corpora": ["novels"], "data.tokenizer.vocab_size": 4000}
+    arm = system.but(**{START: start, "training.vocabulary": "remapped"})
+    assert arm.ancestor().training.vocabulary == "same"
+    assert arm.ancestor().data.tokenizer.vocab_size == 4000
+    assert identity(arm.essence()) == identity(
+        system.but(**{START: start | {"training.vocabulary": "same"}, "training.vocabulary": "remapped"}).essence()
+    )
+    chain = system.but(**{START: {START: start, "training.vocabulary": "remapped"}})
+    assert [one.training.vocabulary for one in (chain, *chain.trunks)] == ["same", "remapped", "same"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({START: {"data.tokenizer.kind": "byte_bpe"}}, r"start\.data\.tokenizer\.kind: must be wordpiece as here"),
+        ({START: {"training.steps": 3}}, r"start\.data\.tokenizer: is the one here: set training\.vocabulary to same"),
+        ({}, r"training: .*start is empty: name that training in start, or set vocabulary to same"),
+    ],
+)
+def test_what_cannot_be_remapped_is_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        SYSTEMS["bert_base"].but(**{"training.vocabulary": "remapped", **changes})
 
 
 # --- the trunk of a scale

@@ -36,7 +36,7 @@ def workshop(tmp_path):
 @pytest.mark.parametrize("task", [*TASKS, ""])
 def test_every_protocol_is_a_valid_setting_of_every_task(name, task):
     settings = FineTuning().but(**{**(TASKS[task].settings if task else {}), **PROTOCOLS[name].settings(task)})
-    assert settings.optimizer.peak_lr <= 1e-4
+    assert settings.optimizer.peak_lr <= (1e-2 if name == "ulmfit" else 1e-4)  # of an LSTM, and of transformers
     assert settings != FineTuning()
 
 
@@ -54,6 +54,13 @@ def test_albert_is_its_table_14():
     assert (settings.optimizer.peak_lr, settings.batch_size, settings.steps) == (3e-5, 32, 800)
     assert (settings.encoder_dropout, settings.dropout, settings.max_length) == (0.1, 0.1, 512)
     assert round(settings.schedule.warmup_fraction * settings.steps) == 200
+
+
+def test_ulmfit_is_its_section_4_1():
+    settings = FineTuning().but(**PROTOCOLS["ulmfit"].settings("imdb"))
+    assert (settings.optimizer.peak_lr, settings.optimizer.rate_divisor, settings.optimizer.beta1) == (1e-2, 2.6, 0.7)
+    assert (settings.freezing, settings.window, settings.reader) == ("gradual", 70, "concat")
+    assert (settings.schedule.shape, settings.schedule.ratio, settings.schedule.warmup_fraction) == ("slanted", 32, 0.1)
 
 
 def test_gpt_is_its_section_4_1():

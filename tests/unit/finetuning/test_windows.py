@@ -1,0 +1,178 @@
+"""Whole documents read in windows: equal to reading them whole, gradients within a window, in bounded memory."""
+
+import pytest
+import torch
+
+from lightning_modules.batch import Example, Tokens
+from lightning_modules.config import ConfigError, identity
+from lightning_modules.finetuning import windows
+from lightning_modules.finetuning.run import FinetuningRun, finetune, finetuned
+from lightning_modules.finetuning.windows import InWindows
+from lightning_modules.tasks import TASKS, FineTuning, fitting, pins
+from lightning_modules.tasks.reading.text_vectors import FOLDED, READERS
+from lightning_modules.training.layer_groups import layer_groups
+from lightning_modules.training.recorder import Interrupted
+from lightning_modules.training.weights import WEIGHTS, keep_weights
+from tests.end_to_end.test_training import stop_after
+from tests.toy import toy_task
+from tests.unit.finetuning.test_freezing import RECURRENT
+
+SETTINGS = FineTuning().but(
+    **{"epochs": 2, "batch_size": 8, "max_length": 64, "precision": "fp32", "optimizer.peak_lr": 1e-2, "window": 8}
+)
+WORDS = 40
+
+
+@pytest.fixture(autouse=True)
+def toy(monkeypatch):
+    monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
+    monkeypatch.setattr(pins, "pinned", dict)
+
+
+@pytest.fixture
+def recurrent(tiny):
+    return tiny.but(**RECURRENT)
+
+
+def rows(lengths, seed=0):
+    """Random rows of some lengths, padded at the end."""
+    noise, width = torch.Generator().manual_seed(seed), max(lengths)
+    real = torch.arange(width)[None] < torch.tensor(lengths)[:, None]
+    ids = torch.randint(5, WORDS, real.shape, generator=noise).masked_fill(~real, 0)
+    return Example.of(Tokens(ids, ~real, real, torch.arange(len(lengths))))
+
+
+def encoder(system, seed=0):
+    torch.manual_seed(seed)
+    return system.model.build(WORDS)
+
+
+@pytest.mark.parametrize("reader", sorted(FOLDED))
+@pytest.mark.parametrize("lengths", [[31, 8, 1, 16], [7, 3], [40, 40]])
+def test_windows_give_what_the_whole_row_gives(recurrent, reader, lengths):
+    model, example = encoder(recurrent).eval(), rows(lengths)
+    whole = READERS[reader].read(model(example).last, example.inputs)
+    read = InWindows(model, 8, reader)(example).vectors
+    assert torch.allclose(read, whole, atol=1e-6)
+
+
+@pytest.mark.parametrize("reader", sorted(FOLDED))
+def test_padding_is_never_read(recurrent, reader):
+    model = InWindows(encoder(recurrent).eval(), 8, reader)
+    few = rows([31, 9, 2])
+    more = rows([31, 9, 2, 57])
+    more.inputs.ids[:3, :31] = few.inputs.ids
+    more.inputs.ids[~more.inputs.real] = 7
+    assert torch.allclose(model(more).vectors[:3], model(few).vectors, atol=1e-6)
+
+
+def gradients(model, example):
+    torch.manual_seed(5)  # dropout
+    model.zero_grad()
+    model(example).vectors.square().sum().backward()
+    return {name: parameter.grad.clone() for name, parameter in model.named_parameters() if parameter.grad is not None}
+
+
+def test_computing_windows_again_changes_no_gradient(recurrent, monkeypatch):
+    """With all dropouts: a window that is read a second time for the backward pass has the masks that it had."""
+    rates = dict.fromkeys(("word_type", "input", "weight", "hidden", "output"), 0.4)
+    system = recurrent.but(**{f"model.{name}_dropout": rate for name, rate in rates.items()})
+    model, example = InWindows(encoder(system), 8, "concat").train(), rows([90, 41, 70])
+    again = gradients(model, example)
+    monkeypatch.setattr(windows, "_AT_HAND", 1000)
+    kept = gradients(model, example)
+    assert set(again) == set(kept) == {name for name, _ in model.named_parameters()}
+    assert all(torch.equal(again[name], kept[name]) for name in kept)
+
+
+def test_gradients_stay_within_a_window(recurrent):
+    """The last state depends on all of the text, and its gradient reaches the last window alone."""
+    model, example = InWindows(encoder(recurrent), 8, "last").train(), rows([24])
+    example.inputs.ids[0] = torch.arange(5, 29)
+    moved = gradients(model, example)["encoder.embeddings.word.weight"].abs().sum(1)
+    assert (moved[21:29] > 0).all()
+    assert (moved[:21] == 0).all()
+    before = model.eval()(example).vectors
+    example.inputs.ids[0, 0] = 30
+    assert not torch.allclose(model(example).vectors, before, atol=1e-9)
+
+
+def kept_bytes(model, example):
+    """Bytes that the forward pass keeps for the backward pass, parameters apart."""
+    parameters, sizes = {p.untyped_storage().data_ptr() for p in model.parameters()}, {}
+
+    def pack(tensor):
+        place = tensor.untyped_storage().data_ptr()
+        if place not in parameters:
+            sizes[place] = tensor, tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        model(example)
+    return sum(size for _, size in sizes.values())
+
+
+def test_documents_twenty_times_as_long_take_little_more_memory(recurrent):
+    system = recurrent.but(**{"model.hidden_size": 64})
+    model = InWindows(encoder(system), 64, "concat").train()
+    short, long = (kept_bytes(model, rows([length] * 4)) for length in (6 * 64, 120 * 64))
+    assert long < 2 * short
+    whole = encoder(system).train()
+    assert kept_bytes(whole, rows([120 * 64] * 4)) > 8 * long
+
+
+@pytest.mark.parametrize("freezing", ["none", "gradual"])
+def test_a_classifier_of_documents_trains_and_resumes_to_the_bit(recurrent, tmp_path, freezing):
+    module = recurrent.build(3)
+    keep_weights(module, tmp_path / "pretrained")
+    settings = SETTINGS.but(**{"reader": "concat", "pooler": False, "freezing": freezing})
+    run = FinetuningRun(recurrent, "toy", settings, 0, tmp_path / "pretrained" / WEIGHTS)
+    straight = finetune(run, tmp_path / "straight")
+    with pytest.raises(Interrupted):
+        finetune(run, tmp_path / "run", stop=stop_after(9))
+    torch.manual_seed(999)
+    resumed = finetune(run, tmp_path / "run")
+    assert (resumed.metrics, resumed.curve) == (straight.metrics, straight.curve)
+    backbone, _ = finetuned(run, tmp_path / "run" / WEIGHTS)
+    assert isinstance(backbone, InWindows)
+    assert len(layer_groups(run.build())) == 4
+
+
+def test_one_window_is_the_usual_fine_tuning(recurrent, tmp_path):
+    found = []
+    for window in (None, 64):
+        settings = SETTINGS.but(**{"reader": "concat", "window": window, "epochs": 1, "from_scratch": True})
+        fitted = finetune(FinetuningRun(recurrent, "toy", settings, 0, None), tmp_path / str(window))
+        found.append(fitted.metrics["toy.dev_loss"])
+    assert found[1] == pytest.approx(found[0], abs=1e-3)  # padding is packed, and Adam enlarges rounding
+
+
+def test_no_window_is_no_part_of_an_identity():
+    usual = SETTINGS.but(window=None)
+    assert "window" not in usual.essence()
+    assert identity(usual.essence()) != identity(SETTINGS.essence())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"features": {"layers": "last"}}, "features needs all states of a row"),
+        ({"bilstm_layers": 1}, "bilstm_layers needs all states"),
+        ({"auxiliary_lm": 0.5}, "auxiliary_lm needs all states"),
+        ({"reader": "first"}, r"reader first needs all states of a row, and window keeps none\. Use last, max"),
+    ],
+)
+def test_what_needs_all_states_is_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        SETTINGS.but(**changes)
+
+
+def test_models_without_such_states_are_refused_by_name(tiny, recurrent):
+    for system in (
+        tiny,
+        recurrent.but(**{"model.direction": "right_to_left", "objectives.lm.direction": "right_to_left"}),
+    ):
+        with pytest.raises(ConfigError, match=r"finetuning\.window: 8 carries the states of an LSTM"):
+            fitting.check(system, "toy", SETTINGS)
+    with pytest.raises(ConfigError, match=r"finetuning\.window: 8 reads a text as a whole, and squad1 has no such"):
+        fitting.check(recurrent, "squad1", SETTINGS)
