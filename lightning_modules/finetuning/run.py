@@ -319,7 +319,7 @@ def finetune(
     _keep_predictions(scored, folder)
     metrics[f"{run.task}.all_equal"] = scored.all_equal
     metrics |= run.simple_methods
-    made = {"devices": recorder.devices, "execution": executed(lightning, module)}
+    made = {"devices": recorder.devices, "execution": executed(run.data.provenance, module)}
     return Fitted(metrics, curve, examples=scored.kept, cost=cost, **made)
 
 
