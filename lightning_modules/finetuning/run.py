@@ -288,11 +288,14 @@ def finetune(
             the parts of ``run``: the examples, the text or the tokenizer, and the weights are in it by content.
 
     Raises:
-        ConfigError: When the data are missing or the position table is too short.
+        ConfigError: When the data are missing or the position table is too short; when layers that are no transformer's
+            are to be compiled.
         DataMismatch: When the examples are not the pinned ones.
         Diverged: When the loss is no longer finite.
         Interrupted: When ``stop`` returns True.
     """
+    if wrong := list(execution.compiling(run.system.model)):
+        raise ConfigError(wrong)
     checkpoint, module, batches = folder / CHECKPOINT, run.build(), run.data.train_dataloader()
     if execution.compile_layers:
         compiled(module)
