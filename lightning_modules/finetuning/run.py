@@ -288,11 +288,14 @@ def finetune(
             the parts of ``run``: the examples, the text or the tokenizer, and the weights are in it by content.
 
     Raises:
-        ConfigError: When the data are missing or the position table is too short.
+        ConfigError: When the data are missing or the position table is too short; when layers that are no transformer's
+            are to be compiled.
         DataMismatch: When the examples are not the pinned ones.
         Diverged: When the loss is no longer finite.
         Interrupted: When ``stop`` returns True.
     """
+    if wrong := list(execution.compiling(run.system.model)):
+        raise ConfigError(wrong)
     checkpoint, module, batches = folder / CHECKPOINT, run.build(), run.data.train_dataloader()
     if execution.compile_layers:
         compiled(module)
@@ -319,7 +322,7 @@ def finetune(
     _keep_predictions(scored, folder)
     metrics[f"{run.task}.all_equal"] = scored.all_equal
     metrics |= run.simple_methods
-    made = {"devices": recorder.devices, "execution": executed(lightning, module)}
+    made = {"devices": recorder.devices, "execution": executed(run.data.provenance, module)}
     return Fitted(metrics, curve, examples=scored.kept, cost=cost, **made)
 
 
