@@ -99,7 +99,7 @@ def killed_in(child, checkpoint, after):
 
 @pytest.mark.parametrize(("written", "runs"), [(ULMFIT, 3), (AVERAGED, 1)], ids=["ulmfit", "averaged"])
 def test_what_is_killed_ends_in_the_same_bits(cached, begin, written, runs):
-    """Checkpoints after every step; a resumed training has the metrics, the curve and the weights of one at a stretch."""
+    """Checkpoints after every step; metrics, curve and weights are those of a training that nothing disturbs."""
     names = {name: tiny.text(cached / name, documents) for name, documents in (("corpus", 12), ("other", 24))}
     grid = cached / "recurrent.yaml"
     grid.write_text(written.format(small=SMALL, **names), encoding="utf-8")
