@@ -282,11 +282,14 @@ class Texts(Shape):
         labels: Names of the classes in the order of their numbers; empty in regression.
         pair: Whether an example is two texts.
         symmetric: Whether the two may change places, as where likeness is asked.
+        tuned: Whether the penalty of the linear model is chosen by cross-validation. By default it is that of
+            scikit-learn.
     """
 
     labels: tuple[str, ...] = ()
     pair: bool = False
     symmetric: bool = False
+    tuned: bool = False
     layouts = frozenset(LAYOUTS)
     measures = {name: metric.description for name, metric in METRICS.items()} | {
         "mismatched_accuracy": "accuracy on dev examples of genres that do not occur in training, 0 to 1"
@@ -295,7 +298,10 @@ class Texts(Shape):
     @property
     def methods(self) -> dict[str, str]:
         """Name of each baseline -> what tables call it."""
-        return super().methods if self.labels else {"majority": "mean label", "tfidf": "TF-IDF + ridge regression"}
+        if not self.labels:
+            return {"majority": "mean label", "tfidf": "TF-IDF + ridge regression"}
+        tfidf = "TF-IDF + logistic regression, tuned" if self.tuned else super().methods["tfidf"]
+        return {**super().methods, "tfidf": tfidf}
 
     @property
     def reads(self) -> int:
@@ -413,4 +419,4 @@ class Texts(Shape):
         from lightning_modules.tasks.baselines.linear import linear  # seconds to import, which planning does without
 
         constant = np.bincount(train.labels).argmax() if self.labels else train.labels.mean()
-        return {"majority": np.full(len(dev), constant), "tfidf": linear(train, dev)}
+        return {"majority": np.full(len(dev), constant), "tfidf": linear(train, dev, tuned=self.tuned)}
