@@ -5,6 +5,7 @@ before. The gradient is that of the loss of the word behind the last mark of a r
 distance is counted from the word that is predicted, so the mark has distance 1 and the word to copy that of the text.
 """
 
+import copy
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -136,7 +137,8 @@ class Fading:
         return pd.concat(parts).assign(reader=name, seed=seed)
 
     def _asked_of(self, reader: _Reader) -> pd.DataFrame:
-        lengths, nats = reader.gradients(self._asked)
+        exact = copy.deepcopy(reader).double()  # what attention leaves of a word would be zero otherwise
+        lengths, nats = exact.gradients(self._asked)
         mean = lengths.mean(0)
         distances = range(1, len(mean) + 1)
         return pd.DataFrame({"distance": distances, "share": (mean / mean[0]).tolist(), "nats": float(nats.mean())})
@@ -183,7 +185,7 @@ class Fading:
             axes.set_xlabel("distance of a word from the predicted one")
         panels[0].set_ylabel("length of the gradient,\nover that of the last word")
         panels[1].legend(loc="upper right", ncols=2, fontsize=8)
-        copied = f"Dashed: where the word to copy stands, {self.copies} words back." if self.is_copied else ""
+        copied = f"Dashed: the word to copy, {self.copies} words back." if self.is_copied else ""
         titles(
             figure,
             "How a gradient fades with distance",

@@ -107,7 +107,7 @@ class FiveDropouts:
         lengths = {len(text.split()) for text in self.texts}
         wrong = []
         if len(lengths) != 1 or len(self.texts) != len(self.dropped_units):
-            wrong.append("texts must have as many words each, and dropped_units an entry for each text")
+            wrong.append("texts must be equally long, and dropped_units needs an entry for each text")
         for word in set(self.dropped_words) - set(self.words):
             wrong.append(f"there is no word '{word}' in the texts.{did_you_mean(word, self.words)}")
         for unit in {unit for units in self.dropped_units for unit in units} - set(range(1, _UNITS + 1)):

@@ -58,8 +58,8 @@ class Measurement(Settings):
     )
     shuffle_from: int | None = knob(
         None,
-        "How far before a predicted token of a stream those begin that stand in random order, where the last token has "
-        "distance 1. By default all stand in their own order.",
+        "How far before a predicted token of a stream those begin that are in random order, where the last token has "
+        "distance 1. By default all are in their own order.",
         neutral=None,
         ge=1,
         le=1 << 20,

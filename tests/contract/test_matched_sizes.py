@@ -7,7 +7,7 @@ from ablations.planning.cells import Workshop, layout
 
 TOLERANCE = 0.02
 UNMATCHED = "2,048"  # the paper's own LSTM
-GRIDS = ("gpt_pretraining", "transformer_or_lstm", "copy_distance", "lstm_context")
+GRIDS = ("gpt_pretraining", "transformer_or_lstm", "copy_distance")
 CASES = [(name, scale) for name in GRIDS for scale in grids.read(name).scales]
 
 

@@ -60,7 +60,7 @@ def test_masks_are_drawn_where_none_are_given_and_afterwards():
     ("given", "names"),
     [
         ({"dropped_words": ["dogs"]}, ("dogs", "dog")),
-        ({"texts": ["a dog", "the dog sees a cat"]}, ("texts", "as many words")),
+        ({"texts": ["a dog", "the dog sees a cat"]}, ("texts", "equally long")),
         ({"dropped_units": [[6], []]}, ("dropped_units", "6", "1 to 5")),
         ({"dropped_weights": 101}, ("dropped_weights", "101", "100")),
     ],
