@@ -55,7 +55,10 @@ def test_searches_and_trunks_are_charged(found):
 
 def test_a_trunk_is_charged_once(found, snapshot):
     """Also where the plan makes it, as a run of no cell."""
-    row, made = found["sentence_objective", "laptop"], plan(grids.read("sentence_objective"), "laptop", records=snapshot)
+    row, made = (
+        found["sentence_objective", "laptop"],
+        plan(grids.read("sentence_objective"), "laptop", records=snapshot),
+    )
     assert {trunk.id for trunk in made.trunks} <= made.costs.keys()
     assert row.flops == pytest.approx(sum(cost.flops for cost in made.costs.values()))
 
