@@ -82,6 +82,7 @@ class Local(Executor):
         self.devices = list(gpus())
         self.first_runs: FirstRuns | None = None
         self.workers: list[_Worker] = []
+        self.launch: Launch | None = None
         self._lay_out(self.options.runs_per_device or 1)
 
     def _lay_out(self, many: int) -> None:
@@ -89,6 +90,11 @@ class Local(Executor):
         slots: list[dict[str, str]] = [{_VISIBLE: name} for name in self.devices] * many or [{}] * cores()
         self.slots = slots[: self.options.slots]
         self.threads = max(1, cores() // len(self.slots)) if self.devices else 1
+
+    @property
+    def is_sharing(self) -> bool:
+        """Whether runs share a GPU."""
+        return len(self.slots) > len(self.devices) > 0
 
     def problems(self, execution: Execution) -> Iterator[Problem]:
         """See `Executor.problems`."""
@@ -110,6 +116,7 @@ class Local(Executor):
 
     def open(self, launch: Launch) -> None:
         """See `Executor.open`."""
+        self.launch = launch
         if sys.platform == "win32":
             raise OSError("the local executor needs Linux or macOS. Use `--executor inline`")
         devices = launch.execution.devices
@@ -128,10 +135,14 @@ class Local(Executor):
             self._lay_out(many)
             if (many := -(-len(self.slots) // len(self.devices))) > 1:
                 print(f"up to {many} runs share a GPU: a first run leaves memory and time for them", file=sys.stderr)
+        if self.is_sharing and self.launch is not None and self.launch.is_crowded:
+            self._lay_out(1)
+            print("each run has a GPU alone from now on: one that shared it lacked memory", file=sys.stderr)
         return len(self.slots) - sum(not (worker.has_run or worker.is_free) for worker in self.workers)
 
     def submit(self, launch: Launch, turns: Sequence[Turns]) -> Sequence[_Worker]:
         """See `Executor.submit`."""
+        launch.is_sharing |= self.is_sharing
         taken = []
         for one in turns:
             worker = next((worker for worker in self.workers if worker.is_free), None) or self._start()

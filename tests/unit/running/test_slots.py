@@ -88,9 +88,9 @@ def launch(monkeypatch):
     monkeypatch.setattr(sharing, "_PERIOD", 0.0)
     monkeypatch.setattr(estimate, "memory", lambda systems, execution: [3e9 for _ in systems])
     runs = [SimpleNamespace(id=str(number), system=object()) for number in range(8)]
-    return SimpleNamespace(
-        plan=SimpleNamespace(pending=runs), todo={run.id: run for run in runs}, execution=Execution(), shares={"0": 0.3}
-    )
+    todo, shares = {run.id: run for run in runs}, {"0": 0.3}
+    pending = SimpleNamespace(pending=runs)
+    return SimpleNamespace(plan=pending, todo=todo, execution=Execution(), shares=shares, is_crowded=False)
 
 
 def laid_out(machine, launch, names, idle, busy, **options):
@@ -144,6 +144,17 @@ def test_runs_stay_alone_where_it_is_not_known_or_asked(machine, launch, monkeyp
     executor = Local(LocalOptions(**changes.get("options", {})))
     executor.open(launch)
     assert [executor.room() for _ in range(2 * sharing._LOOKS)] == [1] * (2 * sharing._LOOKS)
+
+
+def test_each_run_has_a_gpu_alone_once_one_that_shared_it_lacked_memory(machine, launch, capsys):
+    machine("A", "B")
+    executor = Local(LocalOptions(runs_per_device=3))
+    executor.open(launch)
+    assert executor.room() == 6
+    launch.is_crowded = True
+    assert executor.room() == 2
+    assert [slot["CUDA_VISIBLE_DEVICES"] for slot in executor.slots] == ["0", "1"]
+    assert "lacked memory" in capsys.readouterr().err
 
 
 def test_a_run_that_does_not_train_yet_says_nothing(machine, launch):
