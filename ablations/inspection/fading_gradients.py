@@ -74,7 +74,7 @@ class _Reader(nn.Module):
         nearest first, and that loss in nats.
         """
         read: list[Tensor] = []
-        hook = self.embeddings.register_forward_hook(lambda _, given, embedded: read.append(embedded))
+        hook = self.embeddings.register_forward_hook(lambda *about: read.append(about[2]))
         logits = self(rows[:, :-1])[:, -1]
         hook.remove()
         nats = F.cross_entropy(logits, rows[:, -1], reduction="none")
@@ -213,7 +213,7 @@ class Fading:
             "factor": [_factor(part) for _, part in start.groupby("seed")],
             "trained": [_factor(part) for _, part in trained.groupby("seed")],
             "bump": [self._bump(part) for _, part in trained.groupby("seed")],
-            "nats": [float(part["nats"].iloc[0]) for _, part in trained.groupby("seed")],
+            "nats": [float(part["nats"].to_numpy()[0]) for _, part in trained.groupby("seed")],
         }
         row: dict[str, object] = {"reader": name}
         for key, values in found.items():
@@ -223,8 +223,8 @@ class Fading:
 
     def _bump(self, part: pd.DataFrame) -> float:
         """The gradient at the word to copy over the geometric mean of those at its two neighbours."""
-        share = part.set_index("distance")["share"]
-        return float(share[self.copies] / math.sqrt(share[self.copies - 1] * share[self.copies + 1]))
+        before, here, after = part["share"].to_numpy()[self.copies - 2 : self.copies + 1]
+        return float(here / math.sqrt(before * after))
 
 
 def _sides(curve: Sequence[Interval]) -> tuple[list[float], list[float]]:
