@@ -158,7 +158,7 @@ class Fading:
             optimizer.step()
 
     def curve(self, name: str, moment: str) -> list[Interval]:
-        """The mean over seeds of the logarithm of ``share``, of `_LEAST` at least, at each distance, with its interval."""
+        """The logarithm of ``share`` (`_LEAST` at least) at each distance: its mean over seeds with an interval."""
         table = self._table(name, moment).pivot_table(index="distance", columns="seed", values="share")
         return [mean_interval(np.log(row).tolist()) for row in np.maximum(table.to_numpy(), _LEAST)]
 
