@@ -32,6 +32,7 @@ _WIDTH = 64
 _SENTENCE, _SENTENCES = 5, 8  # words of one, and how many a row has
 _ROWS, _ASKED = 32, 512  # of a training step, and whose gradients are measured
 _RATE, _CLIP, _WARM_UP = 1e-2, 1.0, 50
+_LEAST = 1e-6  # of a gradient's share that a figure shows
 _UNSEEN = 1 << 30  # number of the first document that no training reads
 
 
@@ -74,7 +75,7 @@ class _Reader(nn.Module):
         nearest first, and that loss in nats.
         """
         read: list[Tensor] = []
-        hook = self.embeddings.register_forward_hook(lambda _, given, embedded: read.append(embedded))
+        hook = self.embeddings.register_forward_hook(lambda *about: read.append(about[2]))
         logits = self(rows[:, :-1])[:, -1]
         hook.remove()
         nats = F.cross_entropy(logits, rows[:, -1], reduction="none")
@@ -157,9 +158,9 @@ class Fading:
             optimizer.step()
 
     def curve(self, name: str, moment: str) -> list[Interval]:
-        """The logarithm of ``share`` at each distance: its mean over seeds with a 95 % interval."""
+        """The logarithm of ``share`` (`_LEAST` at least) at each distance: its mean over seeds with an interval."""
         table = self._table(name, moment).pivot_table(index="distance", columns="seed", values="share")
-        return [mean_interval(np.log(row).tolist()) for row in table.to_numpy()]
+        return [mean_interval(np.log(row).tolist()) for row in np.maximum(table.to_numpy(), _LEAST)]
 
     def _table(self, name: str, moment: str) -> pd.DataFrame:
         return self.data.query("reader == @name and moment == @moment")
@@ -180,29 +181,32 @@ class Fading:
             if self.is_copied:
                 axes.axvline(self.copies, color=FAINT, lw=1, ls=(0, (5, 3)))
             axes.set_yscale("log")
-            axes.set_ylim(1e-7, 30)
+            axes.set_ylim(0.5 * _LEAST, 30)
+            axes.set_yticks([1e-6, 1e-4, 1e-2, 1], ["1e-6", "1e-4", "0.01", "1"])
+            axes.minorticks_off()
             axes.set_title("with random weights" if moment == "start" else f"after {self.steps:,} steps")
-            axes.set_xlabel("distance of a word from the predicted one")
+            axes.set_xlabel("distance in words")
         panels[0].set_ylabel("length of the gradient,\nover that of the last word")
         panels[1].legend(loc="upper right", ncols=2, fontsize=8)
         copied = f"Dashed: the word to copy, {self.copies} words back." if self.is_copied else ""
         titles(
             figure,
             "How a gradient fades with distance",
-            f"{copied} Bands: 95 % intervals of the mean of logarithms over {self.seeds} seeds. The axis ends at 1e-7.",
+            f"{copied} Lines: means of logarithms over {self.seeds} seeds. Bands: their 95 % intervals. "
+            "Less than 1e-6 counts as 1e-6.",
         )
         return figure
 
     def table(self) -> Shown:
-        """What is left of a gradient a word farther, how it stands out at the copy, and whether the copy is learned."""
+        """What is left of a gradient a word farther, how much is at the word to copy, and whether that is learned."""
         rows = [row for name in READERS for row in self._lines(name)]
         texts = [[row["reader"], _told(row, "factor", 2), _told(row, "trained", 2),
-                  _told(row, "bump", 1), _told(row, "nats", 2)] for row in rows]  # fmt: skip
+                  _told(row, "there", 2), _told(row, "nats", 2)] for row in rows]  # fmt: skip
         titles = [
             "reader",
             "a word farther, at the start",
             "a word farther, trained",
-            f"{self.copies} words back, over its neighbours",
+            f"share {self.copies} words back, trained",
             "loss of a copy (nats)",
         ]
         return Shown(markdown(Sheet(titles, texts, left=1)), pd.DataFrame(rows))
@@ -212,8 +216,8 @@ class Fading:
         found = {
             "factor": [_factor(part) for _, part in start.groupby("seed")],
             "trained": [_factor(part) for _, part in trained.groupby("seed")],
-            "bump": [self._bump(part) for _, part in trained.groupby("seed")],
-            "nats": [float(part["nats"].iloc[0]) for _, part in trained.groupby("seed")],
+            "there": [_share(part, self.copies) for _, part in trained.groupby("seed")],
+            "nats": [float(part["nats"].to_numpy()[0]) for _, part in trained.groupby("seed")],
         }
         row: dict[str, object] = {"reader": name}
         for key, values in found.items():
@@ -221,15 +225,16 @@ class Fading:
             row |= {key: interval.mean, f"{key}_half": interval.half}
         yield row
 
-    def _bump(self, part: pd.DataFrame) -> float:
-        """The gradient at the word to copy over the geometric mean of those at its two neighbours."""
-        share = part.set_index("distance")["share"]
-        return float(share[self.copies] / math.sqrt(share[self.copies - 1] * share[self.copies + 1]))
-
 
 def _sides(curve: Sequence[Interval]) -> tuple[list[float], list[float]]:
     """The lower and upper ends of intervals."""
     return [point.low or 0.0 for point in curve], [point.high or 0.0 for point in curve]
+
+
+def _share(part: pd.DataFrame, distance: int) -> float:
+    """The gradient at a distance, of the sum over all distances."""
+    share = part["share"].to_numpy()
+    return float(share[distance - 1] / share.sum())
 
 
 def _factor(part: pd.DataFrame) -> float:

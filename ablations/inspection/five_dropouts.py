@@ -41,7 +41,16 @@ _SHARED = {  # what an entry of a mask acts on
     "between layers": "all positions of a row",
     "output": "all positions of a row",
 }
-_UNITS, _LAYERS = 5, 2
+_UNITS, _WEIGHTS = 5, "weight_hh_l0"
+_PLAIN = Recurrent(
+    num_layers=2,
+    hidden_size=_UNITS,
+    embedding_size=_UNITS,
+    embedding_norm=False,
+    embedding_dropout=0.0,
+    dropout=0.0,
+    init_std=0.5,
+)
 _KEPT, _DROPPED = torch.iinfo(torch.int16).max, torch.iinfo(torch.int16).min  # bits for any rate but 0
 
 
@@ -130,17 +139,7 @@ class FiveDropouts:
 
     def encoder(self, kind: str) -> RecurrentEncoder:
         """The network with one of the five dropouts, in training; without any for an empty name."""
-        rates = {KINDS[kind]: self.rate} if kind else {}
-        settings = Recurrent(
-            num_layers=_LAYERS,
-            hidden_size=_UNITS,
-            embedding_size=_UNITS,
-            embedding_norm=False,
-            embedding_dropout=0.0,
-            dropout=0.0,
-            init_std=0.5,
-            **rates,
-        )
+        settings = _PLAIN.but(**({KINDS[kind]: self.rate} if kind else {}))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             return settings.build(len(self.words)).train()
@@ -176,7 +175,9 @@ class FiveDropouts:
         first, second = (layer for stack in encoder.stacks for layer in stack.children())
         with ExitStack() as stack:
             if kind == "recurrent weights":
-                note = first.register_forward_pre_hook(lambda module, _: seen.append(module.weight_hh_l0.clone()))
+                note = first.register_forward_pre_hook(
+                    lambda layer, _: seen.append(layer.state_dict()[_WEIGHTS].clone())
+                )
             else:
                 reader = second if kind == "between layers" else first
                 note = reader.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
@@ -217,21 +218,11 @@ class FiveDropouts:
     @torch.no_grad()
     def draws(self) -> Shown:
         """What all five draw in one step, in that order, for a network of three layers as the released one has."""
-        settings = Recurrent(
-            num_layers=3,
-            hidden_size=_UNITS,
-            embedding_size=_UNITS,
-            embedding_norm=False,
-            embedding_dropout=0.0,
-            dropout=0.0,
-            **dict.fromkeys(KINDS.values(), self.rate),
-        )
         rows = []
         for kind, knob in KINDS.items():
+            encoder = _PLAIN.but(num_layers=3, **{knob: self.rate}).build(len(self.words)).train()
             with GivenMasks([]) as given:
-                settings.but(**{name: 0.0 for name in KINDS.values() if name != knob}).build(len(self.words)).train()(
-                    self._example
-                )
+                encoder(self._example)
             rows.append(
                 {"dropout": kind, "setting": f"model.{knob}", "masks": len(given.sizes), "shared": _SHARED[kind]}
             )
@@ -268,9 +259,9 @@ class FiveDropouts:
 
     def against_the_lecture(self) -> Shown:
         """Where the tables of a lecture differ from its own code, from another lecture, and from the network here."""
-        weights = nn.LSTM(_UNITS, 10).weight_hh_l0
+        weights = nn.LSTM(_UNITS, 10).get_parameter(_WEIGHTS)
         rarely = sum(math.comb(100, k) for k in range(self.dropped_weights + 1)) / 2**100
-        own = self.encoder("recurrent weights").stacks.get_submodule("0.0").get_parameter("weight_hh_l0")
+        own = self.encoder("recurrent weights").stacks.get_submodule("0.0").get_parameter(_WEIGHTS)
         before, after = self.tables("input")
         factor = float((after[after != 0] / before[after != 0]).mean())
         rows = [
@@ -296,8 +287,8 @@ def _draw(
 ) -> None:
     """A table with a colour for each entry."""
     values = entries.numpy()
-    bounds = {"vmin": -limit, "vmax": limit} if colours == "PuOr" else {"vmin": -0.6, "vmax": 3.0}
-    axes.imshow(values, cmap=colours, aspect="auto", alpha=0.55, **bounds)
+    low, high = (-limit, limit) if colours == "PuOr" else (-0.6, 3.0)
+    axes.imshow(values, cmap=colours, aspect="auto", alpha=0.55, vmin=low, vmax=high)
     for row, column in np.ndindex(values.shape):
         value = values[row, column]
         colour = FAINT if not value else INK
