@@ -373,14 +373,14 @@ class Example(_Movable):
 
         Args:
             supports: What the encoder supports; inputs are called ``<name> table``, ``features``, ``query stream``,
-                ``characters of words``, ``row that continues to the left`` and ``row of which a part continues``.
+                ``row that continues to the left`` and ``row of which a part continues``. Characters of words say
+                nothing that ids do not.
 
         Raises:
             Unsupported: With the names of all inputs that it does not read.
         """
         held = {f"{name} table" for name in self.inputs.tables} | ({"features"} if self.features is not None else set())
         held |= {QUERY_STREAM} if self.queries is not None else set()
-        held |= {CHARACTERS} if self.inputs.characters is not None else set()
         if (going := self.inputs.going) is not None:
             held |= {BOTH_WAYS} if going.backward is not None else set()
             held |= {REUSE} if going.reuse is not None else set()

@@ -336,11 +336,14 @@ class _Layer(nn.LSTM):
 
     def _read(self, x: Any, begin: Any) -> Any:
         """What torch's layer makes of rows or packed rows, with some of the recurrent weights zero in training."""
-        if not (self.training and self.weight_dropout):
-            return self(x, begin)
-        some = drop(self.get_parameter("weight_hh_l0"), self.weight_dropout)
-        with warnings.catch_warnings():  # cuDNN copies weights that do not lie together, as these cannot
+        with warnings.catch_warnings():
+            if self.proj_size:
+                warnings.filterwarnings("ignore", "LSTM with projections is not supported with oneDNN")
+            if not (self.training and self.weight_dropout):
+                return self(x, begin)
+            # cuDNN copies weights that do not lie together, as these cannot
             warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
+            some = drop(self.get_parameter("weight_hh_l0"), self.weight_dropout)
             return functional_call(self, {"weight_hh_l0": some}, (x, begin))
 
 

@@ -68,8 +68,12 @@ class FinetuningRun:
     def data(self) -> TaskData:
         """The Lightning data module."""
         if self.settings.features is None:
-            return TaskData(*self._of_data, language_model=self.settings.language_model(self.system))
-        return FeatureData(*self._of_data, frozen=self._frozen)
+            return TaskData(
+                *self._of_data,
+                language_model=self.settings.language_model(self.system),
+                characters=self.system.reads_characters,
+            )
+        return FeatureData(*self._of_data, characters=self.system.reads_characters, frozen=self._frozen)
 
     @property
     def _of_data(self) -> tuple[Data, Task, FineTuning, int, Encoder | None]:

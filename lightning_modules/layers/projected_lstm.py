@@ -92,8 +92,8 @@ class _Recurrence(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        shares: Float[Tensor, "t b 4c"],
-        recurrent: Float[Tensor, "4c d"],
+        shares: Float[Tensor, "t b g"],  # of the gates: input, forget, output, cell
+        recurrent: Float[Tensor, "g d"],
         projection: Float[Tensor, "d c"],
         output: Float[Tensor, "b d"],
         cell: Float[Tensor, "b c"],

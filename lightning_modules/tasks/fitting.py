@@ -22,7 +22,12 @@ def check(system: System, task: str, settings: FineTuning) -> None:
     """
     wrong = [_layout(name, settings) for name in (task, settings.first) if name]
     wrong += [_segments(system, settings), _language_model(system, settings), _transferred(system, settings)]
-    wrong += [_clustered(system, settings), _mixed(system, settings), _in_windows(system, task, settings)]
+    wrong += [
+        _clustered(system, settings),
+        _without_table(system, settings),
+        _mixed(system, settings),
+        _in_windows(system, task, settings),
+    ]
     if found := [Problem(f"finetuning.{path}", text) for path, text in filter(None, wrong)]:
         raise ConfigError(found)
 
@@ -54,6 +59,19 @@ def _clustered(system: System, settings: FineTuning) -> tuple[str, str] | None:
     path = "word_vectors" if settings.word_vectors else "layout"
     what = "places static vectors in" if settings.word_vectors else "adds symbols to"
     return path, f"{what} one word table, and model.embedding_divisor makes several: leave it out, or pretrain with 1"
+
+
+def _without_table(system: System, settings: FineTuning) -> tuple[str, str] | None:
+    needed = {"word_vectors": settings.word_vectors, "layout": LAYOUTS[settings.layout].new, "window": settings.window}
+    if not system.reads_characters or not any(needed.values()):
+        return None
+    path = next(name for name, value in needed.items() if value)
+    what = {
+        "word_vectors": "places static vectors in a word table",
+        "layout": "adds symbols to a word table",
+        "window": "cuts words where a window ends",
+    }
+    return path, f"{what[path]}, and model.characters reads whole words without one: leave it out"
 
 
 def _mixed(system: System, settings: FineTuning) -> tuple[str, str] | None:

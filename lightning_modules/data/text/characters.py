@@ -46,9 +46,13 @@ _AS_ONE = np.dtype((np.void, 2 * LONGEST))
 
 @lru_cache(maxsize=8)
 def _known(vocabulary: Vocabulary) -> dict[bytes, int]:
-    """The characters of each word that is a piece, as bytes of int16 -> the first of its pieces."""
+    """The characters of each word that is a piece, as bytes of int16 -> the first of its pieces.
+
+    Of longer words there is room for the beginning alone, so that none of them is known.
+    """
     pieces = np.flatnonzero(vocabulary.word_edges.flags & (OPENS | CLOSES))
-    pieces = np.concatenate([[vocabulary.cls, vocabulary.sep], pieces[pieces >= len(SPECIALS)]])
+    pieces = pieces[(pieces >= len(SPECIALS)) & (np.diff(_spelling(vocabulary)[1])[pieces] <= _ROOM)]
+    pieces = np.concatenate([[vocabulary.cls, vocabulary.sep], pieces])
     rows = _rows(pieces, np.ones(len(pieces), dtype=bool), vocabulary).view(_AS_ONE).ravel()
     return dict(zip(map(bytes, rows[::-1]), pieces[::-1].tolist(), strict=True))
 
@@ -75,11 +79,11 @@ def _rows(ids: np.ndarray, begins: np.ndarray, vocabulary: Vocabulary) -> np.nda
 def _spelling(vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
     """The characters of all pieces, one after the other, and where those of each piece start, and the end ``[v + 1]``.
 
-    Of one piece no word has room for more than 48.
+    Of a piece that is longer than a word has room for, one more is enough.
     """
     own = {vocabulary.cls: [_FIRST], vocabulary.sep: [_LAST]}
     spelt = [
-        own.get(number, []) if number < len(SPECIALS) else [*text.encode("utf-8", "surrogateescape")][:_ROOM]
+        own.get(number, []) if number < len(SPECIALS) else [*text.encode("utf-8", "surrogateescape")][: _ROOM + 1]
         for number, text in enumerate(vocabulary.texts)
     ]
     flat = np.array([character for piece in spelt for character in piece], np.int16)
