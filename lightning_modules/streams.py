@@ -29,8 +29,8 @@ def check(
         wrong = [*_of_training(model, objectives, training), *_of_evaluation(model, form, evaluation)]
         if CHARACTERS in model.supports:
             wrong.append(
-                "format.kind stream cuts words where a row ends, and model.characters reads whole words: choose another "
-                "format.kind, or set model.characters to null"
+                "format.kind stream cuts words where a row ends, and model.characters reads whole words: choose "
+                "another format.kind, or set model.characters to null"
             )
         wrong += _of_both_ways(model, training) if form.both_ways else []
         if form.reuse_length is not None and REUSE not in model.supports:

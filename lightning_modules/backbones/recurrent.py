@@ -11,6 +11,7 @@ the kernel of ``torch.nn.LSTM`` unless they are clipped.
 import itertools
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import torch
@@ -275,6 +276,13 @@ class Recurrent(Backbone):
         return float(length * (self.stacks * 2 * products + spelt))
 
 
+@dataclass(frozen=True)
+class StackStates:
+    """The states of all layers of each stack, which the next batch is read from, whatever its text."""
+
+    stacks: tuple[Sequence[State], ...]
+
+
 _AWD_DROPOUTS = ("word_type_dropout", "input_dropout", "weight_dropout", "hidden_dropout", "output_dropout")
 
 
@@ -393,16 +401,21 @@ class RecurrentEncoder(BackboneModule):
         example.check_readable(self.supports)
         self._check_visible(example)
         x, real, places = self._read(example)
-        before = [None] * self.settings.depth if carry is None else self._states(carry, len(real), real.device)
+        if isinstance(carry, StackStates):
+            before = carry.stacks
+        else:
+            none = [None] * self.settings.depth
+            before = [none if carry is None else self._states(carry, len(real), real.device)] * len(self.stacks)
         sizes = None if carry is None or bool(real.all()) else real.sum(1)
-        stacks, after = [], []
-        for stack, is_reversed in zip(self.stacks, _WAYS[self.direction], strict=True):
-            layers, after = self._stack(stack, x, real, _order(real, is_reversed), before, sizes)
+        stacks, ends = [], []
+        for stack, is_reversed, states in zip(self.stacks, _WAYS[self.direction], before, strict=True):
+            layers, after = self._stack(stack, x, real, _order(real, is_reversed), states, sizes)
             stacks.append(layers)
+            ends.append(tuple((output.detach(), cells.detach()) for output, cells in after))
         layers = [_at(torch.cat(both, -1), places) for both in zip(*stacks, strict=True)]
         if places is not None:
             layers = [layer * example.inputs.real[:, :, None] for layer in layers]
-        kept = None if carry is None else tuple((output.detach(), cells.detach()) for output, cells in after)
+        kept = StackStates(tuple(ends)) if isinstance(carry, StackStates) else None if carry is None else ends[0]
         return Encoded(layers=layers, last=self.output_dropout(layers[-1]), table=self.table, carry=kept)
 
     def _read(self, example: Example) -> tuple[Float[Tensor, "b s e"], Bool[Tensor, "b s"], Int[Tensor, "b t"] | None]:
@@ -425,8 +438,26 @@ class RecurrentEncoder(BackboneModule):
 
     def begin(self, rows: int, device: torch.device | str | None = None) -> tuple[State, ...] | None:
         """States of zero for each layer; None unless it reads from left to right."""
-        if not self.carries:
-            return None
+        return self._zeros(rows, device) if self.carries else None
+
+    def states_after(self, carry: StackStates | None, rows: int, device: torch.device) -> StackStates:
+        """What the next batch is read from if rows are not read by themselves: the states after the batch before.
+
+        The released code of ELMo reads like this, in both directions, whatever the text. A batch of fewer rows takes
+        the first ones.
+
+        Args:
+            carry: The states after the batch before; zeros by default.
+            rows: Rows of the next batch.
+            device: Of the states.
+        """
+        if carry is None or len(carry.stacks[0][0][0]) < rows:
+            return StackStates(tuple(self._zeros(rows, device) for _ in self.stacks))
+        return StackStates(
+            tuple(tuple((output[:rows], cells[:rows]) for output, cells in stack) for stack in carry.stacks)
+        )
+
+    def _zeros(self, rows: int, device: torch.device | str | None) -> tuple[State, ...]:
         return tuple(
             (
                 self.table.new_zeros(rows, size, device=device),

@@ -27,6 +27,7 @@ def check(system: System, task: str, settings: FineTuning) -> None:
         _without_table(system, settings),
         _mixed(system, settings),
         _in_windows(system, task, settings),
+        _carried(system, settings),
     ]
     if found := [Problem(f"finetuning.{path}", text) for path, text in filter(None, wrong)]:
         raise ConfigError(found)
@@ -76,14 +77,23 @@ def _without_table(system: System, settings: FineTuning) -> tuple[str, str] | No
 
 def _mixed(system: System, settings: FineTuning) -> tuple[str, str] | None:
     model = system.model
-    if settings.features is None or len({model.layer_width(layer) for layer in range(1, model.depth + 1)}) == 1:
+    if settings.features is None or len({model.layer_width(layer) for layer in range(model.depth + 1)}) == 1:
         return None
     widths = sorted({model.layer_width(layer) for layer in settings.features.chosen(model.depth)})
-    if len(widths) == 1:
+    if len(widths) <= 1:
         return None
     return "features.layers", (
         f"{settings.features.layers} mixes layers of one width, and these have {' and '.join(map(str, widths))}: set "
         "it to last, or pretrain with model.output_size null"
+    )
+
+
+def _carried(system: System, settings: FineTuning) -> tuple[str, str] | None:
+    if settings.features is None or not settings.features.carried or RECURRENT_STATES in system.model.supports:
+        return None
+    return "features.carried", (
+        f"carries the states of an LSTM from text to text, and this model is {system.model.described}: leave it out, "
+        "or pretrain with model.kind lstm"
     )
 
 

@@ -25,7 +25,8 @@ SMALL = Recurrent(
     embedding_dropout=0.0, dropout=0.0,
 )  # fmt: skip
 PIECES = Vocabulary.of(
-    ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "a", "cat", "##s", "sat", "mat", "##ting", "x" * 60], "wordpiece"
+    ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "a", "cat", "##s", "sat", "mat", "##ting", "x" * 60],
+    "wordpiece",
 )
 ROWS = [[2, 5, 7, 8, 9, 6, 10, 3], [2, 12, 11, 6, 3, 0, 0, 0]]  # the cats sat a mat; a long word and a letter
 
@@ -47,7 +48,9 @@ def slow_word(module: WordsByCharacters, row: list[int]) -> torch.Tensor:
     found = []
     for span, layer in enumerate(module.filters, 1):
         places = [torch.cat([table[c] for c in row[at : at + span]]) for at in range(50 - span + 1)]
-        found += [max(float(place @ weight + bias) for place in places) for weight, bias in zip(layer.weight, layer.bias)]
+        found += [
+            max(float(place @ weight + bias) for place in places) for weight, bias in zip(layer.weight, layer.bias)
+        ]
     y = torch.tensor([max(0.0, value) for value in found])
     for highway in module.highways:
         gate = 1 / (1 + torch.exp(-(highway.gate.weight @ y + highway.gate.bias)))

@@ -29,7 +29,12 @@ SIZES = {"wordpiece": 90, "byte_bpe": 325, "letter_bpe": 95}
 @pytest.fixture(scope="module")
 def encoder(request, tmp_path_factory):
     rng = np.random.default_rng(0)
-    lines = [" ".join([f"w{chr(97 + n // 8)}{chr(97 + n % 8)}" for n in rng.integers(59, size=9)] + [",", "(", ")", "“", "”"]) for _ in range(900)]
+    lines = [
+        " ".join(
+            [f"w{chr(97 + n // 8)}{chr(97 + n % 8)}" for n in rng.integers(59, size=9)] + [",", "(", ")", "“", "”"]
+        )
+        for _ in range(900)
+    ]
     settings = Tokenizer(kind=request.param, vocab_size=SIZES[request.param], lowercase=False)
     file = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
     file.write_text(train(settings, lines).to_str(), encoding="utf-8")
@@ -103,5 +108,5 @@ def test_a_store_is_spelt_as_its_text(tmp_path):
     characters = spelt(Tokens(ids, none, ~none, sample=torch.zeros(1, dtype=torch.long)), store.vocabulary).characters
     which = characters.words[characters.words >= 0]
     back = [bytes(c for c in row if c < 256).decode() for row in characters.spelt[which].tolist()]
-    expected = "The cat ( a tabby , 3 . 5 kg ) sat . “ Où ?” said Ann - Marie — naïvely … It 🙂 purred .".split()
-    assert back == expected
+    said = "The cat ( a tabby , 3 . 5 kg ) sat . “ Où ?” said Ann - Marie — naïvely … It 🙂 purred ."
+    assert " ".join(back) == said

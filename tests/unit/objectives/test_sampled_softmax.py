@@ -48,9 +48,7 @@ def test_the_expected_sum_over_words_is_the_exact_one(case):
     softmax = SampledSoftmax(WORDS, 30)
     one = [part[:1] for part in (states, ids)]
     right = float(states[0] @ table[ids[0]] + bias[ids[0]])
-    sums = torch.tensor(
-        [float(softmax.summed_loss(one[0], table, bias, one[1])) + right for _ in range(4000)]
-    ).exp()
+    sums = torch.tensor([float(softmax.summed_loss(one[0], table, bias, one[1])) + right for _ in range(4000)]).exp()
     full = (states[0] @ table.T + bias).exp().sum()
     spread = float(sums.std() / len(sums) ** 0.5)
     assert abs(float(sums.mean() - full)) < 4 * spread
