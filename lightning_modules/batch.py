@@ -35,10 +35,13 @@ STEP = {
     "next": 1,
     "previous": -1,
 }  # target -> step from predicting to predicted position; else 0
+OF_WORDS = "_word"  # ends the name of a target that is a whole word
 # what a backbone may support and an objective need
 WIDE_TABLE = "word embeddings as wide as its states"
 QUERY_STREAM = "query stream"
 RECURRENT_STATES = "recurrent states"
+WORD_TABLE = "table of word embeddings"
+CHARACTERS = "characters of words"
 BOTH_WAYS = "row that continues to the left"
 REUSE = "row of which a part continues"
 _ALIGNED = 16  # bytes, of the place of a tensor among others
@@ -144,6 +147,21 @@ class Going(_Movable):
 
 
 @dataclass
+class Characters(_Movable):
+    """The words of some rows by their characters (`data.text.characters`).
+
+    Attributes:
+        spelt: The characters of each distinct word.
+        ids: The piece that each of them is; of a word of several pieces [UNK].
+        words: Which of them begins at a position, -1 where none does.
+    """
+
+    spelt: Int[Tensor, "u 50"]
+    ids: Int[Tensor, " u"]
+    words: Int[Tensor, "b t"]
+
+
+@dataclass
 class Tokens(_Movable):
     """Sequences as the input format arranged them, before any corruption."""
 
@@ -160,6 +178,7 @@ class Tokens(_Movable):
     context: int = 0  # the first positions, which are read and predict nothing
     going: Going | None = None  # None for rows that go on from no other batch
     cls: Int[Tensor, " b"] | None = None  # the column of each row's [CLS] where it is not the first
+    characters: Characters | None = None  # of models that read them
 
     @property
     def handed(self) -> Bool[Tensor, "b t"] | None:
@@ -334,6 +353,8 @@ class Example(_Movable):
             marks=mapped(tokens.marks, padded),
             **{name: padded(held) for name in ("positions", "ends") if (held := getattr(tokens, name)) is not None},
         )
+        if (spelt := inputs.characters) is not None:
+            inputs = replace(inputs, characters=replace(spelt, words=padded(spelt.words, value=-1)))
         pairs = self.visible.pairs
         if pairs is not None:  # a padded position sees itself (`attention_mask`)
             pairs = padded(padded(pairs, 3), 2, 1)
@@ -352,7 +373,8 @@ class Example(_Movable):
 
         Args:
             supports: What the encoder supports; inputs are called ``<name> table``, ``features``, ``query stream``,
-                ``row that continues to the left`` and ``row of which a part continues``.
+                ``row that continues to the left`` and ``row of which a part continues``. Characters of words say
+                nothing that ids do not.
 
         Raises:
             Unsupported: With the names of all inputs that it does not read.

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from lightning_modules import cached
+from lightning_modules.batch import OF_WORDS
 from lightning_modules.config import ConfigError, Problem, flat, identity
 from lightning_modules.data import fingerprints_of
 from lightning_modules.data.baselines.bigram import prefix
@@ -195,7 +196,11 @@ def _measure_once(fitted: Fitted, module: Pretrain, data: PretrainingData, syste
     if heldout is not data.heldout or system.training.kept_as != "fp32":  # else the end of the curve says it
         fitted.metrics |= _named(measures(module, heldout, bf16))
     fitted.metrics |= _named(data.baselines(targets, heldout))
-    fitted.metrics["heldout.plateau"] = _on_plateau(fitted.metrics, targets)
+    if targets[0].endswith(OF_WORDS):
+        losses = [float(fitted.metrics[f"heldout.{target}_loss"]) for target in targets]
+        fitted.metrics["heldout.word_perplexity"] = float(np.exp(losses).mean())
+    else:
+        fitted.metrics["heldout.plateau"] = _on_plateau(fitted.metrics, targets)
     fitted.layers = layer_similarity(module, heldout, bf16)
     few = len(heldout.chosen) <= MOST_SEQUENCES
     if few or isinstance(heldout, HeldOutStream):

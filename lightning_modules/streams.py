@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from lightning_modules.backbones import Backbone
-from lightning_modules.batch import BOTH_WAYS, REUSE
+from lightning_modules.batch import BOTH_WAYS, CHARACTERS, REUSE
 from lightning_modules.data import InputFormat
 from lightning_modules.data.order.heldout import Reading
 from lightning_modules.evaluation import Evaluation
@@ -27,6 +27,11 @@ def check(
     """
     if form.kind == "stream":
         wrong = [*_of_training(model, objectives, training), *_of_evaluation(model, form, evaluation)]
+        if CHARACTERS in model.supports:
+            wrong.append(
+                "format.kind stream cuts words where a row ends, and model.characters reads whole words: choose "
+                "another format.kind, or set model.characters to null"
+            )
         wrong += _of_both_ways(model, training) if form.both_ways else []
         if form.reuse_length is not None and REUSE not in model.supports:
             wrong.append(

@@ -17,12 +17,13 @@ from lightning_modules import streams, word_clusters, words
 from lightning_modules.backbones import AnyBackbone, Transformer
 from lightning_modules.backbones.backbone import ONE_SIDE, BackboneModule
 from lightning_modules.backbones.shapes import shaping, undrawn
-from lightning_modules.batch import QUERY_STREAM, Direction, Example, Tokens, Vocabulary
+from lightning_modules.batch import CHARACTERS, QUERY_STREAM, Direction, Example, Tokens, Vocabulary
 from lightning_modules.config import ConfigError, Problem, Settings, as_data, canonical, diff, flat, label
 from lightning_modules.data import Data, InputFormat
 from lightning_modules.data.baselines import pair_edges
 from lightning_modules.data.formats import lengths
 from lightning_modules.data.formats.input_format import LABELS
+from lightning_modules.data.text.characters import spelt
 from lightning_modules.draws import Draws, continued
 from lightning_modules.evaluation import Evaluation
 from lightning_modules.objectives import LanguageModel, MaskedLM, Objective, Objectives, SentencePair, neighbours
@@ -287,7 +288,7 @@ class System(Settings):
             data=self.data,
             format=self.format,
             prepare=self.prepare,
-            prepare_heldout=functools.partial(_prepare, (self.heldout_objective,), direction=self.looks),
+            prepare_heldout=self._preparing(self.heldout_objective, direction=self.looks),
             seed=self.data_seed(seed),
             steps=self.training.steps,
             batch_size=self.training.batch_size,
@@ -306,7 +307,16 @@ class System(Settings):
     def prepare(self) -> "Prepare":
         """The corruption of training text."""
         only = self.objectives.read_targets_only
-        return functools.partial(_prepare, (self.objectives,), targets_only=only, cls_last=self.cls_last)
+        return self._preparing(self.objectives, targets_only=only, cls_last=self.cls_last)
+
+    def _preparing(self, *objectives: Objective | Objectives, **form: Any) -> "Prepare":
+        """`_prepare` for this model."""
+        return functools.partial(_prepare, objectives, characters=self.reads_characters, **form)
+
+    @property
+    def reads_characters(self) -> bool:
+        """Whether the model reads words by their characters."""
+        return CHARACTERS in self.model.supports
 
     @property
     def heldout_objective(self) -> Objective:
@@ -340,12 +350,12 @@ class System(Settings):
         """The corruption of held-out text that hides two neighbours of each row, or one of them."""
         objective = self.objectives.corrupter.held_out(neighbours.asked(hidden))
         assert objective is not None
-        return functools.partial(_prepare, (objective,), direction=self.looks)
+        return self._preparing(objective, direction=self.looks)
 
     def prepare_pairs(self) -> "Prepare":
         """The corruption of held-out pairs: that of all held-out text, plus the sentence objective."""
         objectives = (self.heldout_objective, SentencePair())
-        return functools.partial(_prepare, objectives, direction=self.looks, cls_last=self.cls_last)
+        return self._preparing(*objectives, direction=self.looks, cls_last=self.cls_last)
 
     @property
     def cls_last(self) -> bool:
@@ -469,12 +479,14 @@ def _prepare(
     direction: Direction = "both",
     targets_only: bool = False,
     cls_last: bool = False,
+    characters: bool = False,
 ) -> Example:
     """Corruption as the loader calls it; a module-level function, so that it can be pickled for loader workers.
 
     With ``targets_only`` no other last states are read, as in a training step.
     """
-    example = Example.of(tokens.with_cls_last() if cls_last else tokens)
+    tokens = tokens.with_cls_last() if cls_last else tokens
+    example = Example.of(spelt(tokens, vocabulary) if characters else tokens)
     example.visible = example.visible.toward(direction)
     for objective in objectives:
         example = objective.corrupt(example, draws, vocabulary)

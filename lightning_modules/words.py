@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 OPENS, CLOSES, SPACE = np.uint8(1), np.uint8(2), np.uint8(4)  # a word begins here; the next begins; a space alone
+LONGEST = 50  # characters of a word that is read by its characters, a mark at either end included
+CHARACTERS, NO_CHARACTER = 261, 260  # 256 bytes, four marks and padding; padding
 OF_BYTES = 2  # raise when words begin at other pieces of byte-level BPE; part of the identity of runs that read words
 _INNER = bytes(range(0x80, 0xC0))  # bytes that go on with a letter, in UTF-8
 _WHOLE = b" "  # stands for the whole letters of a piece where only parts of letters are looked at

@@ -120,12 +120,19 @@ def _of_tasks() -> list[Meaning]:
     ]
     beside = "mean training loss of the auxiliary language model per predicted token, in the last epoch"
     losses.append(Meaning("<task>.train_next_loss", "nats", beside, source))
+    penalty = "mean penalty on the weights of layers, in the last epoch"
+    losses.append(Meaning("<task>.train_mix_penalty_loss", "penalty", penalty, source))
+    of_layer = "share of a layer, 0 for the embeddings, in the mixture"
+    shares = [
+        Meaning(f"<task>.{name}_<layer>", "share", f"{of_layer} {where}", source)
+        for name, where in (("mix", "that a BiLSTM reads"), ("mix_above", "that is read with its states"))
+    ]
     methods = [
         Meaning(f"{score.pattern}.<method>", score.unit, f"the same for a simple method ({score.pattern[7:]})", source)
         for score in measures
     ]
     silent = "whether all dev examples got the same answer: an outcome, and its scores count in no mean"
-    return [*measures, *losses, _meaning("<task>.all_equal", silent, source), *methods]
+    return [*measures, *losses, *shares, _meaning("<task>.all_equal", silent, source), *methods]
 
 
 def _measures() -> dict[str, str]:

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from lightning_modules.backbones.characters import WordsByCharacters
 from lightning_modules.backbones.clustered import ClusteredTable
 from lightning_modules.batch import Example
 from lightning_modules.layers.dropout import Dropout, drop
@@ -41,7 +42,7 @@ class Embeddings(nn.Module):
         positions: ``learned`` or ``sinusoidal``; the others add no table.
         max_positions: Rows of the position table.
         scaled: Whether words are multiplied by the square root of their width e (Vaswani et al. 2017, section 3.4).
-        words: The word table; by default a plain one.
+        words: The word table, or words by their characters, which `placed` takes; by default a plain table.
         word_type_dropout: Share of words that are zero wherever they stand in a training batch, before anything is
             added to them (Gal and Ghahramani 2016); the others are divided by what is kept.
     """
@@ -55,14 +56,14 @@ class Embeddings(nn.Module):
         max_positions: int = 0,
         *,
         scaled: bool = False,
-        words: ClusteredTable | None = None,
+        words: ClusteredTable | WordsByCharacters | None = None,
         word_type_dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.words, self.word_type_dropout = vocab_size, word_type_dropout
         d, e = width, settings.table_width
         self.scale = e**0.5 if scaled else None
-        self.word: nn.Embedding | ClusteredTable = words or nn.Embedding(vocab_size, e)
+        self.word: nn.Embedding | ClusteredTable | WordsByCharacters = words or nn.Embedding(vocab_size, e)
         self.tables = nn.ModuleDict()
         if settings.segment_types:
             self.tables["segment"] = nn.Embedding(settings.segment_types, e)

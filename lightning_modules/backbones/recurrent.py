@@ -2,13 +2,16 @@
 
 The five dropouts of AWD-LSTM (Merity et al. 2018, sections 2 and 4) are knobs: of word types, of the input, of
 recurrent weights, between layers, and of the output. Four of them have one mask for all positions of a row, or for
-the whole batch; only recurrent weights change what a layer computes, and all layers keep the kernel of
-``torch.nn.LSTM``.
+the whole batch; only recurrent weights change what a layer computes.
+
+Words may be read by their characters, and layers may be projected and clipped (ELMo: Peters et al. 2018). Layers keep
+the kernel of ``torch.nn.LSTM`` unless they are clipped.
 """
 
 import itertools
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import torch
@@ -19,14 +22,24 @@ from torch.func import functional_call
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from lightning_modules.backbones.backbone import FIRST_SEES, LARGEST, SEGMENTS, Backbone, BackboneModule
+from lightning_modules.backbones.characters import CharacterEncoder, WordsByCharacters
 from lightning_modules.backbones.embeddings import Embeddings
 from lightning_modules.backbones.stack import initialise
-from lightning_modules.batch import BEGIN, RECURRENT_STATES, WIDE_TABLE, Encoded, Example, Unsupported
+from lightning_modules.batch import (
+    BEGIN,
+    CHARACTERS,
+    RECURRENT_STATES,
+    WIDE_TABLE,
+    WORD_TABLE,
+    Encoded,
+    Example,
+    Unsupported,
+)
 from lightning_modules.config import knob, once
 from lightning_modules.layers.dropout import Dropout, LockedDropout, drop
+from lightning_modules.layers.projected_lstm import ProjectedLSTM, State
 
 _WAYS = {"left_to_right": (False,), "right_to_left": (True,), "two_way": (False, True)}  # is a stack's row reversed?
-State = tuple[Float[Tensor, "b d"], Float[Tensor, "b d"]]  # of a layer after a position: its output and its cells
 
 
 class Recurrent(Backbone):
@@ -64,6 +77,26 @@ class Recurrent(Backbone):
     )
     residual: bool = knob(
         False, "Add what a layer reads to its output, from the second layer on (ELMo).", neutral=False
+    )
+    cell_size: int | None = knob(
+        None,
+        "Cells of a layer, whose outputs are projected to its units: 4,096 over 512 in ELMo. By default as many as it "
+        "has units, which are not projected.",
+        neutral=None,
+        ge=1,
+        le=LARGEST["hidden_size"],
+    )
+    cell_clip: float = knob(
+        0.0, "Projected layers: largest absolute value of a cell (3 in ELMo). No limit with 0.", neutral=0.0, ge=0
+    )
+    projection_clip: float = knob(
+        0.0, "Projected layers: largest absolute value of a unit (3 in ELMo). No limit with 0.", neutral=0.0, ge=0
+    )
+    characters: CharacterEncoder | None = knob(
+        None,
+        "Words are read by their characters, and projected to embedding_size; there is no table of pieces (ELMo). All "
+        "pieces of a word have its states.",
+        neutral=None,
     )
     segment_types: int = knob(
         0, "Rows of the segment embedding table. No table with 0.", neutral=0, ge=0, le=LARGEST["segment_types"]
@@ -122,6 +155,31 @@ class Recurrent(Backbone):
                 f"residual adds {self.hidden_size} units to the output_size {self.output_size} of the last layer: set "
                 "output_size to null, or residual to false"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _clips_are_of_projected_layers(self) -> Self:
+        if self.cell_size is not None and self.cell_size <= max(self.sizes):
+            raise ValueError(
+                f"cell_size {self.cell_size} is projected to {max(self.sizes)} units, which must be fewer: raise it, "
+                "or set it to null"
+            )
+        for name in ("cell_clip", "projection_clip"):
+            if self.get(name) and self.cell_size is None:
+                raise ValueError(
+                    f"{name} {self.get(name):g} is of projected layers: set cell_size above {max(self.sizes)}, or "
+                    f"{name} to 0"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _characters_are_no_table(self) -> Self:
+        for name in ("segment_types", "word_type_dropout"):
+            if self.characters is not None and self.get(name):
+                raise ValueError(
+                    f"{name} {self.get(name):g} is of a table, and characters make words without one: set {name} to "
+                    "0, or characters to null"
+                )
         return self
 
     @once
@@ -188,12 +246,15 @@ class Recurrent(Backbone):
         """What objectives and input formats may ask for; without a segment table all segments are alike."""
         first = frozenset() if self.direction == "left_to_right" else frozenset({FIRST_SEES})
         wide = frozenset({WIDE_TABLE}) if self.table_width == self.sizes[-1] else frozenset()
-        return first | wide | {f"direction {self.direction}", SEGMENTS, RECURRENT_STATES}
+        read = frozenset({WORD_TABLE}) | wide if self.characters is None else frozenset({CHARACTERS})
+        return first | read | {f"direction {self.direction}", SEGMENTS, RECURRENT_STATES}
 
     @property
     def described(self) -> str:
         """Layers, units and direction."""
         layers = f"{self.num_layers} LSTM layer{'s' * (self.num_layers > 1)} of {self.hidden_size} units"
+        layers += f" over {self.cell_size} cells" * (self.cell_size is not None)
+        layers += " and characters" * (self.characters is not None)
         last = f", the last one of {self.output_size}" if self.output_size else ""
         return f"{layers}{last}, direction `{self.direction}`"
 
@@ -203,9 +264,23 @@ class Recurrent(Backbone):
             raise ValueError("training.warm_start repeats the layers of a transformer, and model.kind is lstm")
 
     def flops_per_sequence(self, length: int, queries: float = 0.0, memory: int | None = None) -> float:
-        """See `Backbone.flops_per_sequence`; it has no query stream and attends to no memory."""
-        products = sum(4 * size * (read + size) for read, size in itertools.pairwise((self.table_width, *self.sizes)))
-        return float(length * self.stacks * 2 * products)
+        """See `Backbone.flops_per_sequence`; it has no query stream and attends to no memory.
+
+        With characters as if each piece were a word, and each word of a batch another one.
+        """
+        products = 0
+        for read, size in itertools.pairwise((self.table_width, *self.sizes)):
+            cells = self.cell_size or size
+            products += 4 * cells * (read + size) + cells * size * (self.cell_size is not None)
+        spelt = 0.0 if self.characters is None else self.characters.flops(self.table_width)
+        return float(length * (self.stacks * 2 * products + spelt))
+
+
+@dataclass(frozen=True)
+class StackStates:
+    """The states of all layers of each stack, which the next batch is read from, whatever its text."""
+
+    stacks: tuple[Sequence[State], ...]
 
 
 _AWD_DROPOUTS = ("word_type_dropout", "input_dropout", "weight_dropout", "hidden_dropout", "output_dropout")
@@ -222,6 +297,7 @@ class _Layer(nn.LSTM):
         inputs: Width of what it reads.
         size: Its units.
         weight_dropout: The share.
+        cells: Cells, if its units are projections of them.
 
     Attributes:
         spared: Parameters without weight decay.
@@ -229,8 +305,8 @@ class _Layer(nn.LSTM):
 
     spared = ("bias_ih_l0", "bias_hh_l0")
 
-    def __init__(self, inputs: int, size: int, weight_dropout: float = 0.0) -> None:
-        super().__init__(inputs, size, batch_first=True)
+    def __init__(self, inputs: int, size: int, weight_dropout: float = 0.0, cells: int | None = None) -> None:
+        super().__init__(inputs, cells or size, batch_first=True, proj_size=size if cells else 0)
         self.weight_dropout = weight_dropout
 
     def reset_parameters(self) -> None:
@@ -268,12 +344,23 @@ class _Layer(nn.LSTM):
 
     def _read(self, x: Any, begin: Any) -> Any:
         """What torch's layer makes of rows or packed rows, with some of the recurrent weights zero in training."""
-        if not (self.training and self.weight_dropout):
-            return self(x, begin)
-        some = drop(self.get_parameter("weight_hh_l0"), self.weight_dropout)
-        with warnings.catch_warnings():  # cuDNN copies weights that do not lie together, as these cannot
+        with warnings.catch_warnings():
+            if self.proj_size:
+                warnings.filterwarnings("ignore", "LSTM with projections is not supported with oneDNN")
+            if not (self.training and self.weight_dropout):
+                return self(x, begin)
+            # cuDNN copies weights that do not lie together, as these cannot
             warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
+            some = drop(self.get_parameter("weight_hh_l0"), self.weight_dropout)
             return functional_call(self, {"weight_hh_l0": some}, (x, begin))
+
+
+def _layer(settings: Recurrent, read: int, size: int) -> "_Layer | ProjectedLSTM":
+    """A layer that reads so many units and has so many; one that is clipped leaves torch's kernel."""
+    clips = settings.cell_clip, settings.projection_clip
+    if settings.cell_size is None or not any(clips):
+        return _Layer(read, size, settings.weight_dropout, settings.cell_size)
+    return ProjectedLSTM(read, settings.cell_size, size, *clips, settings.weight_dropout)
 
 
 class RecurrentEncoder(BackboneModule):
@@ -289,19 +376,20 @@ class RecurrentEncoder(BackboneModule):
         super().__init__()
         self.settings, self.direction, self.supports = settings, settings.direction, settings.supports
         self.carries = settings.direction == "left_to_right"
+        spelt = settings.characters and WordsByCharacters(settings.characters, settings.table_width)
         self.embeddings = Embeddings(
-            settings, vocab_size, settings.table_width, word_type_dropout=settings.word_type_dropout
+            settings, vocab_size, settings.table_width, words=spelt, word_type_dropout=settings.word_type_dropout
         )
         widths = list(itertools.pairwise((settings.table_width, *settings.sizes)))
         self.stacks = nn.ModuleList(
-            nn.ModuleList(_Layer(read, size, settings.weight_dropout) for read, size in widths)
-            for _ in range(settings.stacks)
+            nn.ModuleList(_layer(settings, read, size) for read, size in widths) for _ in range(settings.stacks)
         )
         self.dropout = Dropout(settings.dropout)
         self.input_dropout = LockedDropout(settings.input_dropout)
         self.hidden_dropout = LockedDropout(settings.hidden_dropout)
         self.output_dropout = LockedDropout(settings.output_dropout)
-        self.embeddings.apply(lambda module: initialise(module, settings.init, settings.init_std))
+        if spelt is None:
+            self.embeddings.apply(lambda module: initialise(module, settings.init, settings.init_std))
 
     def forward(self, example: Example, carry: Any = None) -> Encoded:
         """Encodes a batch, by itself or as what follows a carry: the states of each layer, without gradient.
@@ -312,23 +400,71 @@ class RecurrentEncoder(BackboneModule):
         """
         example.check_readable(self.supports)
         self._check_visible(example)
-        x, real = self.input_dropout(self.embeddings(example)), example.inputs.real
-        before = [None] * self.settings.depth if carry is None else self._states(carry, len(real), real.device)
+        x, real, places = self._read(example)
+        if isinstance(carry, StackStates):
+            before = carry.stacks
+        else:
+            none = [None] * self.settings.depth
+            before = [none if carry is None else self._states(carry, len(real), real.device)] * len(self.stacks)
         sizes = None if carry is None or bool(real.all()) else real.sum(1)
-        stacks, after = [], []
-        for stack, is_reversed in zip(self.stacks, _WAYS[self.direction], strict=True):
-            layers, after = self._stack(stack, x, real, _order(real, is_reversed), before, sizes)
+        stacks, ends = [], []
+        for stack, is_reversed, states in zip(self.stacks, _WAYS[self.direction], before, strict=True):
+            layers, after = self._stack(stack, x, real, _order(real, is_reversed), states, sizes)
             stacks.append(layers)
-        layers = [torch.cat(both, -1) for both in zip(*stacks, strict=True)]
-        kept = None if carry is None else tuple((output.detach(), cells.detach()) for output, cells in after)
+            ends.append(tuple((output.detach(), cells.detach()) for output, cells in after))
+        layers = [_at(torch.cat(both, -1), places) for both in zip(*stacks, strict=True)]
+        if places is not None:
+            layers = [layer * example.inputs.real[:, :, None] for layer in layers]
+        kept = StackStates(tuple(ends)) if isinstance(carry, StackStates) else None if carry is None else ends[0]
         return Encoded(layers=layers, last=self.output_dropout(layers[-1]), table=self.table, carry=kept)
+
+    def _read(self, example: Example) -> tuple[Float[Tensor, "b s e"], Bool[Tensor, "b s"], Int[Tensor, "b t"] | None]:
+        """What the first layer reads, which of it is no padding, and where the state of each position is in it.
+
+        These are all positions, or with characters the words of each row one after the other, whose pieces have the
+        state of their word; None for all positions.
+        """
+        tokens, words = example.inputs, self.embeddings.word
+        if not isinstance(words, WordsByCharacters):
+            return self.input_dropout(self.embeddings(example)), tokens.real, None
+        if tokens.characters is None:
+            raise Unsupported("an LSTM with model.characters reads words by their characters, and the batch has none")
+        begins = tokens.characters.words >= 0
+        most = max(1, int(begins.sum(1).max()))
+        order = begins.int().argsort(dim=1, descending=True, stable=True)[:, :most]
+        x = words.of(tokens.characters.words.gather(1, order), tokens.characters.spelt)
+        x = self.embeddings.placed(x, {}, None)
+        return self.input_dropout(x), begins.gather(1, order), (begins.long().cumsum(1) - 1).clamp(min=0)
 
     def begin(self, rows: int, device: torch.device | str | None = None) -> tuple[State, ...] | None:
         """States of zero for each layer; None unless it reads from left to right."""
-        if not self.carries:
-            return None
-        zeros = [self.table.new_zeros(rows, size, device=device) for size in self.settings.sizes]
-        return tuple((none, none) for none in zeros)
+        return self._zeros(rows, device) if self.carries else None
+
+    def states_after(self, carry: StackStates | None, rows: int, device: torch.device) -> StackStates:
+        """What the next batch is read from if rows are not read by themselves: the states after the batch before.
+
+        The released code of ELMo reads like this, in both directions, whatever the text. A batch of fewer rows takes
+        the first ones.
+
+        Args:
+            carry: The states after the batch before; zeros by default.
+            rows: Rows of the next batch.
+            device: Of the states.
+        """
+        if carry is None or len(carry.stacks[0][0][0]) < rows:
+            return StackStates(tuple(self._zeros(rows, device) for _ in self.stacks))
+        return StackStates(
+            tuple(tuple((output[:rows], cells[:rows]) for output, cells in stack) for stack in carry.stacks)
+        )
+
+    def _zeros(self, rows: int, device: torch.device | str | None) -> tuple[State, ...]:
+        return tuple(
+            (
+                self.table.new_zeros(rows, size, device=device),
+                self.table.new_zeros(rows, self.settings.cell_size or size, device=device),
+            )
+            for size in self.settings.sizes
+        )
 
     def _states(self, carry: Any, rows: int, device: torch.device) -> Sequence[State]:
         """The states before a batch, of each layer."""
@@ -357,7 +493,7 @@ class RecurrentEncoder(BackboneModule):
         layers, after = [x], []
         back = None if order is None else order.argsort(1)
         for number, (layer, state) in enumerate(zip(stack.children(), before, strict=True)):
-            assert isinstance(layer, _Layer)
+            assert isinstance(layer, (_Layer, ProjectedLSTM))
             read = self.hidden_dropout(layers[-1]) if number else x
             states, last = layer.states(_at(read, order), state, sizes)
             states = self.dropout(_at(states, back) * real[:, :, None])

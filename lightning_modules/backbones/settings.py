@@ -8,7 +8,7 @@ from typing import Literal, Self
 from pydantic import model_validator
 
 from lightning_modules.backbones.backbone import FIRST_SEES, LARGEST, ONE_SIDE, SEGMENTS, Backbone
-from lightning_modules.batch import BOTH_WAYS, QUERY_STREAM, REUSE, WIDE_TABLE, Direction, Size
+from lightning_modules.batch import BOTH_WAYS, QUERY_STREAM, REUSE, WIDE_TABLE, WORD_TABLE, Direction, Size
 from lightning_modules.config import knob, once
 from lightning_modules.layers.activations import Activation
 
@@ -347,7 +347,7 @@ class StackSettings(Backbone):
         wide = frozenset({WIDE_TABLE}) if self.table_width == self.hidden_size else frozenset()
         asked = frozenset({QUERY_STREAM}) if self.query_stream else frozenset()
         ways = frozenset({BOTH_WAYS, REUSE}) if self.direction == "both" else frozenset()
-        return first | sides | wide | asked | ways | {f"direction {self.direction}", SEGMENTS}
+        return first | sides | wide | asked | ways | {f"direction {self.direction}", SEGMENTS, WORD_TABLE}
 
     @property
     def described(self) -> str:

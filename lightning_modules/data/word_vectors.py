@@ -66,6 +66,12 @@ class Vectors:
     values: np.ndarray
     seconds: float
 
+    def table(self, size: int) -> Tensor:
+        """A table of so many tokens ``[v e]`` with these vectors at a standard deviation of 1, and zeros elsewhere."""
+        table, values = torch.zeros(size, self.values.shape[1]), torch.from_numpy(self.values).float()
+        table[torch.from_numpy(self.tokens)] = values / values.std()
+        return table
+
     def place(self, table: Tensor) -> None:
         """Writes the vectors to their rows of an embedding table ``[v e]``; other rows are unchanged.
 

@@ -12,13 +12,15 @@ from typing import Any, BinaryIO, Self
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from lightning_modules import NUMERICS, cached
 from lightning_modules.backbones import Backbone, BackboneModule
+from lightning_modules.backbones.recurrent import RecurrentEncoder
 from lightning_modules.batch import Encoded, Example
 from lightning_modules.layers.bilstm import BiLSTM
+from lightning_modules.layers.dropout import Dropout
 from lightning_modules.layers.scalar_mix import ScalarMix
 from lightning_modules.places import cache
 from lightning_modules.tasks import Features
@@ -43,7 +45,8 @@ class FrozenFeatures(nn.Module):
 
     Attributes:
         hidden_size: Width of the states that a head reads.
-        layer_width: Width of each chosen layer; all have the same, since the embeddings are chosen alone.
+        layer_width: Width of each chosen layer; all have the same.
+        vectors: Static vectors of pieces ``[v e]``, if it reads them.
 
     Raises:
         ConfigError: When the encoder has too few layers.
@@ -55,13 +58,37 @@ class FrozenFeatures(nn.Module):
             (encoder.requires_grad_(False).eval(),),
             model,
         )  # in a tuple it is not registered as a submodule
-        self.layers = settings.chosen(model.depth)
-        self.layer_width = model.layer_width(self.layers[0])
-        mixed, self.hidden_size = settings.widths(self.layer_width)
-        # one layer, or several concatenated, need no weights
-        self.mix = ScalarMix(len(self.layers)) if "weighted" in settings.layers else nn.Flatten(-2)
+        self.layers, self.settings = settings.chosen(model.depth), settings
+        self.layer_width = model.layer_width(self.layers[0]) if self.layers else 0
+        read, self.hidden_size = settings.widths(self.layer_width, model.table_width)
+        self.mix, self.mix_above = (self._mixture() if at != settings.place else None for at in ("output", "input"))
+        self.dropout = Dropout(settings.mix_dropout)
         size, layers = settings.bilstm_size, settings.bilstm_layers
-        self.bilstm = BiLSTM(mixed, size, layers) if layers else None
+        self.bilstm = BiLSTM(read, size, layers) if layers else None
+        self.vectors: Tensor | None
+        self.register_buffer("vectors", None, persistent=False)
+
+    def _mixture(self) -> ScalarMix | None:
+        """A mixture with weights; None for one layer, or several concatenated, which need none, or nothing."""
+        is_weighed = "weighted" in self.settings.layers
+        return ScalarMix(len(self.layers), self.settings.mix_norm) if is_weighed else None
+
+    def penalty(self) -> Tensor | None:
+        """The penalty on the weights of mixtures; None without one."""
+        mixes = [mix for mix in (self.mix, self.mix_above) if mix is not None]
+        if not (self.settings.mix_decay and mixes):
+            return None
+        return self.settings.mix_decay * torch.stack([mix.weights.square().sum() for mix in mixes]).sum()
+
+    def shares(self) -> dict[str, float]:
+        """The share of each layer in each mixture with weights, by name."""
+        named = {"mix": self.mix, "mix_above": self.mix_above}
+        return {
+            f"{name}_{layer}": share
+            for name, mix in named.items()
+            if mix is not None
+            for layer, share in zip(self.layers, mix.weights.detach().softmax(0).tolist(), strict=True)
+        }
 
     @property
     def encoder(self) -> BackboneModule:
@@ -73,18 +100,35 @@ class FrozenFeatures(nn.Module):
 
         The last layer is taken after the final normalisation, if there is one.
         """
+        return self.read(example)[0]
+
+    def read(self, example: Example, carry: Any = None) -> tuple[Float[Tensor, "b t k d"], Any]:
+        """The features of a batch, by itself or from the states after the batch before, and the states after it."""
         device = example.inputs.ids.device
         with torch.no_grad(), torch.autocast(device.type, enabled=False):
-            encoded = self.encoder.to(device)(example)
+            encoded = self.encoder.to(device)(example, carry)
         layers = [*encoded.layers[:-1], encoded.last]
-        return torch.stack([layers[number] for number in self.layers], dim=2).half()
+        return torch.stack([layers[number] for number in self.layers], dim=2).half(), encoded.carry
 
     def forward(self, example: Example) -> Encoded:
         """Mixes the layers and applies the BiLSTM."""
-        layers = self.features(example) if example.features is None else example.features
-        mixed = self.mix(layers.float())
-        states = mixed if self.bilstm is None else self.bilstm(mixed, example.inputs.real)
-        return Encoded(layers=[mixed], last=states, table=self.encoder.table)
+        settings, real, layers = self.settings, example.inputs.real, None
+        if self.layers:
+            layers = (self.features(example) if example.features is None else example.features).float()
+        below = [self._mixed(self.mix, layers, real)] if layers is not None and settings.place != "output" else []
+        if settings.vectors is not None:
+            assert self.vectors is not None, "`FinetuningRun.build` places them"
+            below.append(self.vectors[example.inputs.ids])
+        read = torch.cat(below, -1)
+        states = read if self.bilstm is None else self.bilstm(read, real)
+        if layers is not None and settings.place != "input":
+            states = torch.cat([states, self._mixed(self.mix_above, layers, real)], -1)
+        return Encoded(layers=[read], last=states, table=self.encoder.table)
+
+    def _mixed(
+        self, mix: ScalarMix | None, layers: Float[Tensor, "b t k d"], real: Bool[Tensor, "b t"]
+    ) -> Float[Tensor, "b t e"]:
+        return self.dropout(layers.flatten(-2) if mix is None else mix(layers, real))
 
 
 class Kept:
@@ -134,14 +178,20 @@ class Kept:
         return _Rows.of(values, numbers, counts)
 
     def _write(self, frozen: FrozenFeatures, device: torch.device, file: BinaryIO) -> None:
+        carry = None
         for example in InOrder(self.inputs, _BATCH):
-            features = frozen.features(example.to(device)).cpu()
+            if frozen.settings.carried:
+                assert isinstance(frozen.encoder, RecurrentEncoder), "`tasks.fitting` refuses others"
+                carry = frozen.encoder.states_after(carry, len(example.inputs.ids), device)
+            features, carry = frozen.read(example.to(device), carry)
+            features = features.cpu()
             file.write(features[example.inputs.real].numpy().tobytes())
 
 
 def _origin(frozen: FrozenFeatures, device: torch.device) -> list[Any]:
     """What features depend on besides weights and inputs; rounding differs between device types."""
-    return [_RECIPE, NUMERICS["pretrain"], frozen.model.essence(), frozen.layers, device.type]
+    own = ["carried"] if frozen.settings.carried else []
+    return [_RECIPE, NUMERICS["pretrain"], frozen.model.essence(), frozen.layers, device.type, *own]
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,12 +255,12 @@ class FeatureData(TaskData):
     @cached_property
     def kept_train(self) -> Kept:
         """The training examples and their features."""
-        return Kept(self.train, self.frozen)
+        return Kept(self.shown(self.train), self.frozen)
 
     @cached_property
     def kept_dev(self) -> Kept:
         """The dev examples and their features."""
-        return Kept(self.dev, self.frozen)
+        return Kept(self.shown(self.dev), self.frozen)
 
     def train_dataloader(self) -> Batches:
         """The training batches of all epochs, with features."""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from lightning_modules.batch import Encoded, Example
+from lightning_modules.finetuning.features import FrozenFeatures
 from lightning_modules.objectives import Objectives
 from lightning_modules.tasks import FineTuning
 from lightning_modules.tasks.shapes.shape import Head, Scored
@@ -18,6 +19,7 @@ from lightning_modules.training.optim import check_clipping, clip, scheduled
 from lightning_modules.training.terms import Logged, RunningLosses, Terms, share
 
 TASK = "loss"  # the name of the task's loss among the terms
+PENALTY = "mix_penalty"  # that of the penalty on the weights of layers
 _THAWED = 0.1  # the rate of all but the head in chain-thaw, as a share of the head's: 1e-4 and 1e-3
 
 
@@ -59,9 +61,11 @@ class Finetune(pl.LightningModule):
         return self.head(self.backbone(example), example)
 
     def terms(self, encoded: Encoded, example: Example) -> Terms:
-        """The task's loss, and those of the objectives."""
+        """The task's loss, those of the objectives, and the penalty on weights of layers."""
         total = self.head.loss(self.head(encoded, example), example)
         task = {TASK: (total, self.head.count(example), 1.0)}
+        if isinstance(self.backbone, FrozenFeatures) and (penalty := self.backbone.penalty()) is not None:
+            task[PENALTY] = (penalty, 1.0, 1.0)
         return task if self.objectives is None else task | self.objectives.loss(self.heads, encoded, example)
 
     @cached_property

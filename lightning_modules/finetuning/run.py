@@ -68,9 +68,14 @@ class FinetuningRun:
     @cached_property
     def data(self) -> TaskData:
         """The Lightning data module."""
-        if self.settings.features is None:
-            return TaskData(*self._of_data, language_model=self.settings.language_model(self.system))
-        return FeatureData(*self._of_data, frozen=self._frozen)
+        features = self.settings.features
+        if features is None or features.layers == "none":
+            return TaskData(
+                *self._of_data,
+                language_model=self.settings.language_model(self.system),
+                characters=self.system.reads_characters,
+            )
+        return FeatureData(*self._of_data, characters=self.system.reads_characters, frozen=self._frozen)
 
     @property
     def _of_data(self) -> tuple[Data, Task, FineTuning, int, Encoder | None]:
@@ -109,7 +114,10 @@ class FinetuningRun:
         settings.check_length(self.system.model.longest)
         backbone, head = self.networks()
         if self.word_vectors is not None:
-            self.word_vectors.place(backbone.get_parameter("embeddings.word.weight"))
+            if isinstance(backbone, FrozenFeatures):
+                backbone.vectors = self.word_vectors.table(self.system.data.tokenizer.vocab_size)
+            else:
+                self.word_vectors.place(backbone.get_parameter("embeddings.word.weight"))
         if self.reading.mean_label:
             inputs = self.data.train
             assert isinstance(head, TextHead)
@@ -121,17 +129,18 @@ class FinetuningRun:
 
     @cached_property
     def word_vectors(self) -> Vectors | None:
-        """The initial vectors of the embedding table, cached or made now; None for a random table.
+        """Static vectors, cached or made now: of the embedding table, or beside features; None without any.
 
         Raises:
             ConfigError: For the tokenizer of a published checkpoint, and for missing text.
         """
-        settings, model, data = self.settings.word_vectors, self.system.model, self.system.data
+        features, model, data = self.settings.features, self.system.model, self.system.data
+        settings = self.settings.word_vectors or (features and features.vectors)
         if settings is None:
             return None
         if self.encoder is not None:
             raise ConfigError(
-                ["finetuning.word_vectors work with our own tokenizer, not a checkpoint's. Leave them out."]
+                ["static word vectors are of our own tokenizer, not a checkpoint's. Leave them out of finetuning."]
             )
         return word_vectors(open_store(data, "train"), settings, model.table_width, self.seed)
 
@@ -328,6 +337,8 @@ def finetune(
     keep_weights(module, folder)
     _keep_predictions(scored, folder)
     metrics[f"{run.task}.all_equal"] = scored.all_equal
+    if isinstance(module.backbone, FrozenFeatures):
+        metrics |= {f"{run.task}.{name}": share for name, share in module.backbone.shares().items()}
     metrics |= run.simple_methods
     made = {"devices": recorder.devices, "execution": executed(run.data.provenance, module)}
     return Fitted(metrics, curve, examples=scored.kept, cost=cost, **made)

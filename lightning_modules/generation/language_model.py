@@ -108,6 +108,7 @@ def check_predicts_next(system: System, name: str) -> LanguageModel:
         return lm
     trained = ", ".join(f"'{name}'" for name, _ in system.objectives.present())
     what = f"was trained with {trained}" if lm is None else f"reads {lm.direction.replace('_', ' ')}"
+    what = "predicts whole words" if lm is not None and lm.units == "words" else what
     raise ConfigError(
         [
             f"{name} {what} and predicts no next token: it can neither score continuations nor generate. Choose a "

@@ -1,7 +1,7 @@
 """Language modelling: predict every token from those on one side of it, or from each side separately.
 
 The first is the left-to-right model of Devlin et al. (2019, Table 5; Radford et al. 2018, equation 1), the second
-that of ELMo (Peters et al. 2018, section 3.1).
+that of ELMo (Peters et al. 2018, section 3.1), which predicts words.
 """
 
 import functools
@@ -14,7 +14,19 @@ from jaxtyping import Float
 from pydantic import model_validator
 from torch import Tensor, nn
 
-from lightning_modules.batch import STEP, WIDE_TABLE, Encoded, Example, Size, Target, Tokens, Vocabulary
+from lightning_modules.batch import (
+    CHARACTERS,
+    OF_WORDS,
+    STEP,
+    WIDE_TABLE,
+    WORD_TABLE,
+    Encoded,
+    Example,
+    Size,
+    Target,
+    Tokens,
+    Vocabulary,
+)
 from lightning_modules.config import knob
 from lightning_modules.draws import Draws
 from lightning_modules.layers.activations import Activation
@@ -42,6 +54,10 @@ class LanguageModel(Objective):
 
     Losses are in nats per token and comparable with each other, not with those of a masked model, which sees both
     sides: they are called ``next_loss`` and ``previous_loss``.
+
+    With ``units`` words, a word of several pieces is predicted as [UNK], at the first piece of the word beside it, and
+    the words at the ends of a row may be cut. These losses are nats per word, called ``next_word_loss`` and
+    ``previous_word_loss``. They compare only between models with the same words.
     """
 
     corrupts: ClassVar[bool] = True
@@ -49,6 +65,19 @@ class LanguageModel(Objective):
 
     direction: Literal["left_to_right", "right_to_left", "two_way"] = knob(
         "left_to_right", "Direction of reading, the same as in model.direction."
+    )
+    units: Literal["pieces", "words"] = knob(
+        "pieces",
+        "What is predicted: pieces, or whole words by a table that the head has for itself. All words of several "
+        "pieces are then one, [UNK]. Models of characters predict words (ELMo).",
+        neutral="pieces",
+    )
+    negatives: Annotated[int, OfLoss] = knob(
+        0,
+        "Sampled softmax in training: expected number of other words that a step compares with, frequent ones more "
+        "often (8,192 in ELMo). The right word is never among them. All words with 0.",
+        neutral=0,
+        ge=0,
     )
     scored: Literal["all", "second_half"] = knob(
         "all",
@@ -78,6 +107,19 @@ class LanguageModel(Objective):
             raise ValueError(f"cutoffs {list(self.cutoffs)} must be ascending ids above 0")
         return self
 
+    @model_validator(mode="after")
+    def _words_have_one_softmax(self) -> Self:
+        if self.units == "words" and self.cutoffs:
+            raise ValueError(f"cutoffs {list(self.cutoffs)} are of pieces, and units is words: set cutoffs to []")
+        if self.units == "words" and self.scored != "all":
+            raise ValueError(f"scored {self.scored} counts pieces, and units is words: set scored to all")
+        if self.negatives and self.cutoffs:
+            raise ValueError(
+                f"negatives {self.negatives} and cutoffs {list(self.cutoffs)} are two ways to spare the softmax: leave "
+                "one of them out"
+            )
+        return self
+
     def resolved(self) -> Self:
         """The settings without what only a transform has where there is none."""
         return self if self.transform == "bert" else self.model_copy(update={"activation": "gelu", "norm_eps": 1e-12})
@@ -86,6 +128,9 @@ class LanguageModel(Objective):
     def needs(self) -> dict[str, str]:
         """A model that reads in this direction, or the answers would be visible; and states as wide as the table."""
         needed = {f"direction {self.direction}": f"set model.direction to {self.direction}, or change lm.direction"}
+        if self.units == "words":
+            return needed | {CHARACTERS: "set model.characters (of model.kind lstm), or objectives.lm.units to pieces"}
+        needed[WORD_TABLE] = "set objectives.lm.units to words, or model.characters to null"
         if self.transform == "none":
             needed[WIDE_TABLE] = "set model.embedding_size to null, or objectives.lm.transform to bert"
         return needed
@@ -93,11 +138,13 @@ class LanguageModel(Objective):
     @property
     def targets(self) -> tuple[str, ...]:
         """Names of the targets."""
-        return _TARGETS[self.direction]
+        ways = _TARGETS[self.direction]
+        return ways if self.units == "pieces" else tuple(way + OF_WORDS for way in ways)
 
     def heads(self, size: Size) -> nn.ModuleDict:
         """The head, by default that of masked language models; both directions share it."""
-        form = {"transform": self.transform, "bias": self.bias, "cutoffs": self.cutoffs}
+        form = {"transform": self.transform, "bias": self.bias, "cutoffs": self.cutoffs, "negatives": self.negatives}
+        form["tied"] = self.units == "pieces"
         return nn.ModuleDict({"vocabulary": VocabularyHead(self._read(size), self.activation, self.norm_eps, **form)})
 
     def _read(self, size: Size) -> Size:
@@ -115,6 +162,8 @@ class LanguageModel(Objective):
 
     def _neighbours(self, tokens: Tokens, name: str) -> Target:
         """What one direction predicts, and where."""
+        if self.units == "words":
+            return _words_beside(tokens, name.removesuffix(OF_WORDS))
         step, real = STEP[name], tokens.real.long()
         predicted = tokens.real & ~tokens.special
         if tokens.ends is not None:
@@ -161,10 +210,11 @@ class LanguageModel(Objective):
 
     def measure(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, tuple[Tensor, Tensor]]:
         """Held-out loss in nats and accuracy of each direction, each as (sum, count)."""
-        head, measures = functools.partial(vocabulary_head(heads), encoded=encoded), {}
+        own, measures = vocabulary_head(heads), {}
+        head = functools.partial(own, encoded=encoded)
         for name in self.targets:
             states = self._states(encoded, example, name)
-            measures |= measured(head, states, example.targets[name], encoded.words, f"{name}_")
+            measures |= measured(head, states, example.targets[name], own.words(encoded), f"{name}_")
         return measures
 
     def predicted(
@@ -181,16 +231,34 @@ class LanguageModel(Objective):
     def flops_per_sequence(self, length: int, size: Size, special: int = 2) -> float:
         """Multiply-adds x 2 of the head's forward pass over one full sequence with one segment.
 
-        Of an adaptive softmax as if all words were equally frequent, which counts too much: rare ones are not.
+        Of words as if each piece were one. Of an adaptive softmax as if all words were equally frequent, which counts
+        too much: rare ones are not.
         """
         e, v, divisor = size.embedding_size, float(size.vocab_size), size.divisor
+        if self.negatives:
+            v = min(v, 1.0 + self.negatives)
         if self.cutoffs:
             first, *tails = (b - a for a, b in itertools.pairwise((0, *self.cutoffs, size.vocab_size)))
             narrower = [(e // divisor**number / e, tail) for number, tail in enumerate(tails, 1)]
             projected = (e + sum(share * e * tail for share, tail in narrower) / v) * (divisor > 1)
             v = first + len(tails) + projected + sum(share * tail**2 for share, tail in narrower) / v
-        d = self._read(size).hidden_size if self.transform == "bert" else 0
+        d = self._read(size).hidden_size
+        if self.units == "words" and self.transform == "none":
+            e, d = d, 0
+        d = d if self.transform == "bert" else 0
         return self.expected_predictions(length, special) * 2.0 * e * (d + v)
+
+
+def _words_beside(tokens: Tokens, name: str) -> Target:
+    """The word after each word of a row, or the one before it, unless it is a special piece that ends no document."""
+    assert tokens.characters is not None
+    words, length = tokens.characters.words, tokens.ids.shape[1]
+    place = (words >= 0).flatten().nonzero()[:, 0]
+    here, there = (place[:-1], place[1:]) if name == NEXT else (place[1:], place[:-1])
+    predicted = ~tokens.special if tokens.ends is None else ~tokens.special | tokens.ends
+    asked = (here // length == there // length) & predicted.flatten()[there] & (here % length >= tokens.context)
+    ids = tokens.characters.ids[words.flatten()[there[asked]]]
+    return Target(here[asked], ids)
 
 
 def _inside(like: Tensor, step: int) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lightning_modules.batch import Annotation, Encoded, Example, Size, Target, Vocabulary
+from lightning_modules.batch import WORD_TABLE, Annotation, Encoded, Example, Size, Target, Vocabulary
 from lightning_modules.config import knob
 from lightning_modules.draws import Draws
 from lightning_modules.layers.activations import Activation
@@ -32,6 +32,11 @@ class MaskedLM(Objective):
         neutral="gelu",
     )
     norm_eps: Annotated[float, OfLoss] = knob(1e-12, "Epsilon of the head's LayerNorm.", neutral=1e-12, gt=0)
+
+    @property
+    def needs(self) -> dict[str, str]:
+        """A table of words, which has [MASK] and to which the head is tied."""
+        return {WORD_TABLE: "set model.characters to null"}
 
     @property
     def presentations(self) -> int:

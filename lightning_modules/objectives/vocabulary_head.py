@@ -12,6 +12,7 @@ from lightning_modules.batch import Encoded, Size, Target
 from lightning_modules.layers.activations import ACTIVATIONS
 from lightning_modules.layers.cross_entropy import summed_cross_entropy
 from lightning_modules.objectives.adaptive_softmax import AdaptiveSoftmax
+from lightning_modules.objectives.sampled_softmax import SampledSoftmax
 
 HeadTransform = Literal["bert", "none"]  # what states go through before they are multiplied by the word table
 _CACHED, _AT_ONCE = 1 << 19, 1 << 24  # logits at a time on a processor, 2 MB, and on other devices, 64 MB
@@ -21,8 +22,9 @@ class VocabularyHead(nn.Module):
     """The output layer over the tied word table, with or without a transform before it and a bias for each word.
 
     BERT's transform is dense, activation and LayerNorm; GPT has neither transform nor bias. With ``cutoffs`` the
-    softmax is an adaptive one. The head runs at the predicted positions only. The table belongs to the backbone and
-    comes with `Encoded`.
+    softmax is an adaptive one, and with ``negatives`` a sampled one while it trains. The head runs at the predicted
+    positions only. The table belongs to the backbone and comes with `Encoded`, unless it is not ``tied``: then it is
+    as wide as what is multiplied by it.
     """
 
     def __init__(
@@ -34,6 +36,8 @@ class VocabularyHead(nn.Module):
         transform: HeadTransform = "bert",
         bias: bool = True,
         cutoffs: tuple[int, ...] = (),
+        negatives: int = 0,
+        tied: bool = True,
     ) -> None:
         super().__init__()
         self.dense = self.norm = None
@@ -51,11 +55,18 @@ class VocabularyHead(nn.Module):
                 cutoffs, size.vocab_size, size.embedding_size, bias=bias, projected=projected
             )
 
+        self.sampled = SampledSoftmax(size.vocab_size, negatives) if negatives else None
+        self.table = None
+        if not tied:
+            width = size.embedding_size if transform == "bert" else size.hidden_size
+            self.table = nn.Parameter(torch.empty(size.vocab_size, width))
+            nn.init.normal_(self.table, std=width**-0.5)
+
     def forward(self, hidden: Float[Tensor, "n d"], encoded: Encoded) -> Float[Tensor, "n v"]:
         """Logits for hidden states (tied weights: Press and Wolf 2017); log-probabilities of an adaptive softmax."""
         if self.adaptive is not None:
             return self.adaptive(self.below(hidden), encoded, self.bias)
-        logits = F.linear(self.below(hidden), encoded.table)
+        logits = F.linear(self.below(hidden), self._table(encoded))
         return logits if self.bias is None else logits + self.bias
 
     def below(self, hidden: Float[Tensor, "n d"]) -> Float[Tensor, "n e"]:
@@ -68,7 +79,16 @@ class VocabularyHead(nn.Module):
         """Summed cross-entropy in nats over the predictions, equal to that of the logits and several times as fast."""
         if self.adaptive is not None:
             return self.adaptive.summed_loss(self.below(hidden), encoded, self.bias, target.ids)
-        return summed_cross_entropy(self.below(hidden), encoded.table, self.bias, target.ids)
+        if self.sampled is not None and self.training:
+            return self.sampled.summed_loss(self.below(hidden), self._table(encoded), self.bias, target.ids)
+        return summed_cross_entropy(self.below(hidden), self._table(encoded), self.bias, target.ids)
+
+    def words(self, encoded: Encoded) -> int:
+        """Words that it tells apart."""
+        return encoded.words if self.table is None else len(self.table)
+
+    def _table(self, encoded: Encoded) -> Float[Tensor, "v e"]:
+        return encoded.table if self.table is None else self.table
 
 
 def vocabulary_head(heads: nn.ModuleDict) -> VocabularyHead:

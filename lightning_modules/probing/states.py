@@ -15,7 +15,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import nn
 
-from lightning_modules.batch import Encoded, Example
+from lightning_modules.batch import CHARACTERS, Encoded, Example
+from lightning_modules.data.text.characters import spelt
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.probing.parts import Parts
 from lightning_modules.tasks.reading.layout import Segments
@@ -117,9 +118,11 @@ def pooled(backbone: nn.Module, rows: Rows, device: torch.device) -> list[Float[
         device: Where the encoder is.
     """
     training, vectors = backbone.training, []
+    is_spelt = CHARACTERS in getattr(backbone, "supports", ())
     backbone.eval()
     for numbers in rows.batches():
         tokens = rows.rows.tokens(numbers)
+        tokens = spelt(tokens, rows.rows.vocabulary) if is_spelt else tokens
         tokens.tables.clear()  # every model can do without: single texts are one segment
         with torch.autocast(device.type, enabled=False):
             encoded: Encoded = backbone(Example.of(tokens).to(device))

@@ -22,7 +22,13 @@ def check(system: System, task: str, settings: FineTuning) -> None:
     """
     wrong = [_layout(name, settings) for name in (task, settings.first) if name]
     wrong += [_segments(system, settings), _language_model(system, settings), _transferred(system, settings)]
-    wrong += [_clustered(system, settings), _mixed(system, settings), _in_windows(system, task, settings)]
+    wrong += [
+        _clustered(system, settings),
+        _without_table(system, settings),
+        _mixed(system, settings),
+        _in_windows(system, task, settings),
+        _carried(system, settings),
+    ]
     if found := [Problem(f"finetuning.{path}", text) for path, text in filter(None, wrong)]:
         raise ConfigError(found)
 
@@ -56,16 +62,38 @@ def _clustered(system: System, settings: FineTuning) -> tuple[str, str] | None:
     return path, f"{what} one word table, and model.embedding_divisor makes several: leave it out, or pretrain with 1"
 
 
+def _without_table(system: System, settings: FineTuning) -> tuple[str, str] | None:
+    needed = {"word_vectors": settings.word_vectors, "layout": LAYOUTS[settings.layout].new, "window": settings.window}
+    if not system.reads_characters or not any(needed.values()):
+        return None
+    path = next(name for name, value in needed.items() if value)
+    what = {
+        "word_vectors": "places static vectors in a word table",
+        "layout": "adds symbols to a word table",
+        "window": "cuts words where a window ends",
+    }
+    return path, f"{what[path]}, and model.characters reads whole words without one: leave it out"
+
+
 def _mixed(system: System, settings: FineTuning) -> tuple[str, str] | None:
     model = system.model
-    if settings.features is None or len({model.layer_width(layer) for layer in range(1, model.depth + 1)}) == 1:
+    if settings.features is None or len({model.layer_width(layer) for layer in range(model.depth + 1)}) == 1:
         return None
     widths = sorted({model.layer_width(layer) for layer in settings.features.chosen(model.depth)})
-    if len(widths) == 1:
+    if len(widths) <= 1:
         return None
     return "features.layers", (
         f"{settings.features.layers} mixes layers of one width, and these have {' and '.join(map(str, widths))}: set "
         "it to last, or pretrain with model.output_size null"
+    )
+
+
+def _carried(system: System, settings: FineTuning) -> tuple[str, str] | None:
+    if settings.features is None or not settings.features.carried or RECURRENT_STATES in system.model.supports:
+        return None
+    return "features.carried", (
+        f"carries the states of an LSTM from text to text, and this model is {system.model.described}: leave it out, "
+        "or pretrain with model.kind lstm"
     )
 
 

@@ -6,7 +6,7 @@ an epoch may be short; each example is seen once per epoch.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,9 @@ from lightning_modules.batch import Example
 from lightning_modules.data.order.resumable import PLAIN, Feeding, Resumable, made_ahead
 from lightning_modules.data.settings import Data
 from lightning_modules.data.store import tokenizer_file
+from lightning_modules.data.text.characters import spelt
 from lightning_modules.data.text.encode import Encoder
+from lightning_modules.data.text.tokenizer import Vocabulary
 from lightning_modules.draws import permutation
 from lightning_modules.objectives import LanguageModel
 from lightning_modules.tasks import validation
@@ -123,6 +125,27 @@ def _cut(numbers: np.ndarray, size: int) -> list[np.ndarray]:
     return [numbers[start : start + size] for start in range(0, len(numbers), size)]
 
 
+class Spelt:
+    """The items of a split with the characters of their words.
+
+    Attributes:
+        inputs: The items.
+        vocabulary: The pieces.
+    """
+
+    def __init__(self, inputs: Inputs, vocabulary: Vocabulary) -> None:
+        self.inputs, self.vocabulary = inputs, vocabulary
+        self.examples, self.sizes = inputs.examples, inputs.sizes
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def batch(self, indices: np.ndarray) -> Example:
+        """The items with these numbers, spelt."""
+        example = self.inputs.batch(indices)
+        return replace(example, inputs=spelt(example.inputs, self.vocabulary))
+
+
 class WithNeighbours:
     """The items of a split that also ask a language model for the neighbours of all pieces.
 
@@ -154,6 +177,7 @@ class TaskData(pl.LightningDataModule):
         seed: Determines the order of the training examples.
         own: The tokenizer of a published checkpoint, which replaces that of ``data``.
         language_model: What the training examples ask beside the task; None for the task alone.
+        characters: Whether the model reads words by their characters.
     """
 
     data: Data
@@ -162,6 +186,7 @@ class TaskData(pl.LightningDataModule):
     seed: int
     own: Encoder | None = None
     language_model: LanguageModel | None = None
+    characters: bool = False
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -201,6 +226,10 @@ class TaskData(pl.LightningDataModule):
         pieces = Pieces.of(examples.texts(), self.encoder)
         return self.task.shape.inputs(examples, pieces, self.encoder.vocabulary, self.settings)
 
+    def shown(self, inputs: Inputs) -> Inputs:
+        """The items as the model reads them."""
+        return Spelt(inputs, self.encoder.vocabulary) if self.characters else inputs
+
     def score(self, outputs: list[np.ndarray]) -> Scored:
         """Scores the outputs of each dev item, in the order of `val_dataloader`."""
         place = np.argsort(self.val_dataloader().order)
@@ -215,10 +244,11 @@ class TaskData(pl.LightningDataModule):
     def train_dataloader(self) -> Batches:
         """The training batches of all epochs."""
         settings, lm = self.settings, self.language_model
-        inputs = self.train if lm is None else WithNeighbours(self.train, lm)
+        shown = self.shown(self.train)
+        inputs = shown if lm is None else WithNeighbours(shown, lm)
         feeding = Feeding.of(self.trainer)
         return Batches(inputs, self.seed, settings.epochs, settings.batch_size, settings.steps, feeding)
 
     def val_dataloader(self) -> InOrder:
         """The dev examples."""
-        return InOrder(self.dev, self.settings.batch_size, Feeding.of(self.trainer))
+        return InOrder(self.shown(self.dev), self.settings.batch_size, Feeding.of(self.trainer))

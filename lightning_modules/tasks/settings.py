@@ -1,6 +1,6 @@
 """The settings of a fine-tuning."""
 
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import AliasChoices, model_validator
 
@@ -26,27 +26,83 @@ OF_SOME_SHAPES = {
 class Features(Settings):
     """A frozen pretrained encoder: a mixture of its layers feeds a BiLSTM, and that the task's head.
 
-    The six choices of layers are those of Devlin et al. (2019, Table 7). Two choices fill gaps of the paper: weights
+    Six choices of layers are those of Devlin et al. (2019, Table 7). Two choices fill gaps of the paper: weights
     of sums are learned as in ELMo (`layers.scalar_mix`), and the "768-dimensional" size of the BiLSTM is that of each
-    direction.
+    direction. The sum with embeddings, its places and what else acts on it are those of Peters et al. (2018, sections
+    3.2 and 3.3), whose network reads static word vectors as well.
     """
 
     layers: Literal[
-        "embeddings", "second_to_last", "last", "weighted_sum_last_four", "concat_last_four", "weighted_sum_all"
+        "embeddings",
+        "second_to_last",
+        "last",
+        "weighted_sum_last_four",
+        "concat_last_four",
+        "weighted_sum_all",
+        "weighted_sum_with_embeddings",
+        "none",
     ] = knob(
-        "concat_last_four", "Layers that serve as features. With weighted_sum_all these are all but the embeddings."
+        "concat_last_four",
+        "Layers that serve as features. With weighted_sum_all these are all but the embeddings. With none the network "
+        "reads the static vectors alone.",
+    )
+    place: Literal["input", "output", "both"] = knob(
+        "input",
+        "Where the mixture is read: it goes to the BiLSTM (input), the head reads it with the BiLSTM's states "
+        "(output), or both, each with weights of its own.",
+        neutral="input",
+    )
+    vectors: WordVectors | None = knob(
+        None,
+        "Static word vectors of the pretraining text, which the BiLSTM reads with the mixture. They are as wide as the "
+        "model's embeddings and do not learn.",
+        neutral=None,
+    )
+    mix_norm: bool = knob(
+        False,
+        "Normalise each layer of a weighted sum before it is weighed, over all positions and units of a batch.",
+        neutral=False,
+    )
+    mix_decay: float = knob(
+        0.0,
+        "L2 penalty on the weights of a weighted sum, lambda: 0.001 leaves them free in ELMo, and 1 makes a mean of "
+        "the layers.",
+        neutral=0.0,
+        ge=0,
+    )
+    mix_dropout: float = knob(0.0, "Dropout on the mixture (0.5 in ELMo).", neutral=0.0, ge=0, lt=1)
+    carried: bool = knob(
+        False,
+        "Read each batch of an LSTM from the states after the batch before, as the released code of ELMo does. A text "
+        "then has other features in another place. By default each text begins from zero.",
+        neutral=False,
     )
     bilstm_layers: int = knob(2, "Layers of the BiLSTM. With 0 the head reads the mixture directly.", ge=0, le=16)
     bilstm_size: int = knob(768, "Width of each direction of the BiLSTM.", ge=1, le=1 << 16)
 
+    @model_validator(mode="after")
+    def _has_what_it_reads(self) -> Self:
+        if self.layers == "none" and (self.vectors is None or self.place != "input"):
+            raise ValueError("layers none reads static vectors alone: give vectors and leave place at input")
+        if self.place != "input" and not self.bilstm_layers:
+            raise ValueError(f"place {self.place} is at the output of a BiLSTM: set bilstm_layers to 1 or more")
+        if self.place == "output" and self.vectors is None:
+            raise ValueError("with place output the BiLSTM reads static vectors alone: give vectors, or set it to both")
+        return self
+
     def resolved(self) -> Self:
-        """A BiLSTM without layers has no size."""
-        return self if self.bilstm_layers else self.model_copy(update={"bilstm_size": 0})
+        """A BiLSTM without layers has no size, and layers that are not weighed have no weights."""
+        full: dict[str, Any] = {} if self.bilstm_layers else {"bilstm_size": 0}
+        if "weighted" not in self.layers:
+            full |= {"mix_norm": False, "mix_decay": 0.0}
+        if self.layers == "none":
+            full |= {"mix_dropout": 0.0, "carried": False}
+        return self.model_copy(update=full) if full else self
 
     @property
     def untouched(self) -> bool:
         """Whether the head reads the last layer directly, as in fine-tuning."""
-        return self.layers == "last" and not self.bilstm_layers
+        return self.layers == "last" and not self.bilstm_layers and self.vectors is None
 
     def chosen(self, depth: int) -> tuple[int, ...]:
         """The chosen layers of an encoder of that depth: 0 is the embeddings' output, ``depth`` the last layer.
@@ -58,18 +114,28 @@ class Features(Settings):
         if depth < count:
             text = f"finetuning.features.layers {self.layers} takes {count} layers. The encoder is {depth} deep."
             raise ConfigError([text])
+        if self.layers == "none":
+            return ()
+        if self.layers == "weighted_sum_with_embeddings":
+            return tuple(range(depth + 1))
         if self.layers in ("embeddings", "second_to_last", "last"):
             return ({"embeddings": 0, "second_to_last": depth - 1, "last": depth}[self.layers],)
         return tuple(range(1 if self.layers == "weighted_sum_all" else depth - 3, depth + 1))
 
-    def widths(self, hidden_size: int) -> tuple[int, int]:
-        """Widths of the mixture of layers and of the head's input."""
-        mixed = hidden_size * (4 if self.layers == "concat_last_four" else 1)
-        return mixed, 2 * self.bilstm_size if self.bilstm_layers else mixed
+    def widths(self, hidden_size: int, of_vectors: int = 0) -> tuple[int, int]:
+        """Widths of what the BiLSTM reads and of the head's input.
 
-    def flops_per_sequence(self, hidden_size: int, length: int) -> float:
+        Args:
+            hidden_size: Width of a layer.
+            of_vectors: Width of static vectors.
+        """
+        mixed = hidden_size * {"concat_last_four": 4, "none": 0}.get(self.layers, 1)
+        read = mixed * (self.place != "output") + of_vectors * (self.vectors is not None)
+        return read, 2 * self.bilstm_size + mixed * (self.place != "input") if self.bilstm_layers else read
+
+    def flops_per_sequence(self, hidden_size: int, length: int, of_vectors: int = 0) -> float:
         """FLOPs of the BiLSTM's matrix products in a forward pass."""
-        return _bilstm_flops(self.widths(hidden_size)[0], self.bilstm_size, self.bilstm_layers, length)
+        return _bilstm_flops(self.widths(hidden_size, of_vectors)[0], self.bilstm_size, self.bilstm_layers, length)
 
 
 def _bilstm_flops(read: int, size: int, layers: int, length: int) -> float:
@@ -382,8 +448,10 @@ class FineTuning(Settings):
             above += lm.flops_per_sequence(length, model.size(system.data.tokenizer.vocab_size))
         if self.features is None:
             return 3.0 * (forward + above) - 2.0 * (1.0 - self.trained_share(model.depth, passes)) * forward
-        width = model.layer_width(self.features.chosen(model.depth)[0])
-        return forward / passes + 3.0 * self.features.flops_per_sequence(width, length)
+        chosen = self.features.chosen(model.depth)
+        width = model.layer_width(chosen[0]) if chosen else 0
+        above = 3.0 * self.features.flops_per_sequence(width, length, model.table_width)
+        return (forward / passes if chosen else 0.0) + above
 
     def language_model(self, system: "System") -> LanguageModel | None:
         """The objective of pretraining that goes on beside the task, with the weight it has here; None without one.

@@ -15,13 +15,17 @@ from lightning_modules.training.layer_groups import layer_groups
 
 
 class Optimizer(Settings):
-    """Adam with decoupled weight decay (Loshchilov and Hutter 2019), LAMB (You et al. 2020), or SGD, also averaged.
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019), LAMB (You et al. 2020), SGD, or Adagrad.
 
-    SGD has no momentum: its weight decay is the same coupled and decoupled, and Adam's knobs do nothing.
+    SGD has no momentum: its weight decay is the same coupled and decoupled. It may be averaged. Adagrad (Duchi et al.
+    2011) adds the decay to the gradient, and its sums of squares begin at 1, as in ELMo's released code. Adam's knobs
+    do nothing to either.
     """
 
-    algorithm: Literal["adamw", "lamb", "sgd"] = knob(
-        "adamw", "Optimiser: adamw, lamb as in ALBERT, or sgd without momentum as in AWD-LSTM.", neutral="adamw"
+    algorithm: Literal["adamw", "lamb", "sgd", "adagrad"] = knob(
+        "adamw",
+        "Optimiser: adamw, lamb as in ALBERT, sgd without momentum as in AWD-LSTM, or adagrad as in ELMo.",
+        neutral="adamw",
     )
     nonmonotone_interval: int = knob(
         0,
@@ -66,7 +70,7 @@ class Optimizer(Settings):
 
     def resolved(self) -> Self:
         """The settings with Adam's knobs at their defaults where there is no Adam."""
-        if self.algorithm != "sgd":
+        if self.algorithm not in ("sgd", "adagrad"):
             return self
         fields = type(self).model_fields
         return self.model_copy(update={name: fields[name].default for name in _OF_ADAM})
@@ -88,6 +92,8 @@ class Optimizer(Settings):
             groups = parted(groups, layers, [self.peak_lr * share for share in shares])
         if self.algorithm == "sgd":
             return AveragedSGD(groups, self.peak_lr)
+        if self.algorithm == "adagrad":
+            return torch.optim.Adagrad(groups, self.peak_lr, initial_accumulator_value=1.0)
         common = {"lr": self.peak_lr, "betas": (self.beta1, self.beta2), "eps": self.eps}
         if self.algorithm == "lamb":
             return Lamb(groups, bias_correction=self.bias_correction, **common)

@@ -48,6 +48,13 @@ ROWS = {
     "model.residual_init": ("plain", "scaled"),
     "model.output_size": None,  # those of an LSTM: tests/unit/backbones/test_recurrent.py
     "model.residual": None,
+    "model.cell_size": None,
+    "model.cell_clip": None,
+    "model.projection_clip": None,
+    "model.characters": None,  # tests/unit/backbones/test_elmo.py
+    "model.characters.size": None,
+    "model.characters.filters": None,
+    "model.characters.highways": None,
     "model.word_type_dropout": None,
     "model.input_dropout": None,
     "model.weight_dropout": None,
@@ -100,6 +107,8 @@ ROWS = {
     "objectives.lm.transform": ("bert", "none"),
     "objectives.lm.bias": (True, False),
     "objectives.lm.cutoffs": ((), (20, 40)),
+    "objectives.lm.units": None,  # words are of characters: tests/unit/backbones/test_elmo.py
+    "objectives.lm.negatives": (0, 20),
     "objectives.lm.activation": ("gelu", "relu"),
     "objectives.lm.scored": ("all", "second_half"),
     "objectives.lm.norm_eps": (1e-12, 0.1),
@@ -225,6 +234,7 @@ BASES = {
     "objectives.lm.transform": ONE_WAY,
     "objectives.lm.bias": ONE_WAY,
     "objectives.lm.cutoffs": ONE_WAY,
+    "objectives.lm.negatives": ONE_WAY,
     "objectives.lm.activation": ONE_WAY,
     "objectives.lm.scored": ONE_WAY,
     "format.sentence_order": STREAM,

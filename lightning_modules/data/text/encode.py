@@ -15,6 +15,7 @@ import torch
 
 from lightning_modules.batch import Example, Tokens
 from lightning_modules.config import ConfigError
+from lightning_modules.data.text.characters import spelt
 from lightning_modules.data.text.masks import reading_masks
 from lightning_modules.data.text.tokenizer import Vocabulary
 from lightning_modules.files import read_text
@@ -27,7 +28,8 @@ def as_example(ids: Sequence[int], vocabulary: Vocabulary) -> Example:
     row = torch.tensor([[vocabulary.cls, *ids, vocabulary.sep]])
     special = torch.zeros_like(row, dtype=torch.bool)
     special[0, [0, -1]] = True
-    return Example.of(Tokens(row, special, torch.ones_like(special), sample=torch.zeros(1, dtype=torch.int64)))
+    tokens = Tokens(row, special, torch.ones_like(special), sample=torch.zeros(1, dtype=torch.int64))
+    return Example.of(spelt(tokens, vocabulary))
 
 
 class _Numbers(dict):

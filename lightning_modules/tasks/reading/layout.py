@@ -74,7 +74,7 @@ class Segments:
     def __init__(
         self, ids: np.ndarray, parts: np.ndarray, vocabulary: Vocabulary, layout: LayoutName = "cls_sep"
     ) -> None:
-        self.ids, self.parts = ids, parts
+        self.ids, self.parts, self.vocabulary = ids, parts, vocabulary
         self.pad, self.marks, self.cls_last = vocabulary.pad, LAYOUTS[layout].marks(vocabulary), layout == "cls_last"
 
     @cached_property

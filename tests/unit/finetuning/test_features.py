@@ -314,3 +314,107 @@ def test_plans_count_the_frozen_encoder_once(deep, monkeypatch):
     assert length == round(length)
     two = Features(layers="concat_last_four", bilstm_layers=2, bilstm_size=5)
     assert two.flops_per_sequence(16, 3) == 3 * 2 * 2 * 4 * 5 * ((64 + 5) + (10 + 5))
+
+
+# --- ELMo as features
+
+
+def test_a_mix_with_all_weight_on_one_layer_is_that_layer_and_equal_weights_are_the_mean():
+    """Weights far below another vanish: (-inf, 0, -inf) is the layer between."""
+    layers, mix = torch.randn(2, 3, 3, 5), ScalarMix(3)
+    with torch.no_grad():
+        mix.weights.copy_(torch.tensor([-torch.inf, 0.0, -torch.inf]))
+        assert torch.equal(mix(layers), layers[:, :, 1])
+        mix.weights.fill_(0.7)
+        assert torch.allclose(mix(layers), layers.mean(2), atol=1e-6)
+
+
+def test_a_normalised_mix_is_allennlps_over_all_positions_of_the_batch():
+    layers, real = 3 * torch.randn(2, 4, 2, 5) + 1, torch.tensor([[True] * 4, [True, True, False, False]])
+    mix, kept = ScalarMix(2, norm=True), layers[real]  # [6 k d]
+    mean, spread = kept.mean((0, 2)), kept.std((0, 2), correction=0)
+    expected = ((kept - mean[:, None]) / spread[:, None]).mean(1)
+    assert torch.allclose(mix(layers, real)[real], expected, atol=1e-5)
+    noisy = layers.clone()
+    noisy[1, 2:] = 99.0
+    assert torch.equal(mix(noisy, real)[real], mix(layers, real)[real])
+
+
+ELMO_FEATURES = {
+    "layers": "weighted_sum_with_embeddings", "bilstm_layers": 1, "bilstm_size": 6,
+    "vectors": {"tokens": 2000, "epochs": 1},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("place", "read", "above"), [("input", 32, 0), ("output", 16, 16), ("both", 32, 16)])
+def test_a_mixture_is_read_at_the_place_of_its_name(deep, place, read, above):
+    settings = SETTINGS.but(features={**ELMO_FEATURES, "place": place})
+    run = FinetuningRun(deep, "toy", settings, 0, None)
+    module, example = run.build().eval(), next(iter(run.data.train_dataloader()))
+    encoded = module.backbone(example)
+    assert encoded.layers[0].shape[-1] == read
+    assert encoded.last.shape[-1] == module.backbone.hidden_size == 12 + above
+    mixed = example.features.float().mean(2)
+    assert torch.allclose(encoded.layers[0][..., -16:], module.backbone.vectors[example.inputs.ids])
+    if place != "output":
+        assert torch.allclose(encoded.layers[0][..., :16], mixed, atol=1e-5)
+    if above:
+        assert torch.allclose(encoded.last[..., 12:], mixed, atol=1e-5)
+    names = {name for name, _ in module.backbone.named_parameters() if name.startswith("mix")}
+    assert {name.split(".")[0] for name in names} == {"input": {"mix"}, "output": {"mix_above"}}.get(
+        place, {"mix", "mix_above"}
+    )
+
+
+def test_without_layers_the_network_reads_static_vectors_alone(deep, tmp_path):
+    settings = SETTINGS.but(features={**ELMO_FEATURES, "layers": "none"})
+    done = finetune(FinetuningRun(deep, "toy", settings, 0, None), tmp_path / "none")
+    assert "toy.mix_0" not in done.metrics
+    assert done.cost["flops"] > 0
+    again = finetune(FinetuningRun(deep, "toy", settings, 0, None), tmp_path / "again")
+    assert done.metrics == again.metrics
+
+
+def test_a_large_penalty_keeps_the_layers_equal_and_a_small_one_does_not(deep, tmp_path):
+    found = {}
+    for decay in (0.0, 100.0):
+        settings = SETTINGS.but(epochs=4, features={**ELMO_FEATURES, "mix_decay": decay})
+        metrics = finetune(FinetuningRun(deep, "toy", settings, 0, None), tmp_path / str(decay)).metrics
+        found[decay] = [metrics[f"toy.mix_{layer}"] for layer in range(6)]
+        assert sum(found[decay]) == pytest.approx(1.0)
+    kept, free = (max(shares) - min(shares) for shares in (found[100.0], found[0.0]))
+    assert kept < free / 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"layers": "none", "vectors": None}, "layers none reads static vectors alone"),
+        ({"place": "both", "bilstm_layers": 0}, "place both is at the output of a BiLSTM"),
+        ({"place": "output", "vectors": None}, "with place output the BiLSTM reads static vectors alone"),
+    ],
+)
+def test_features_that_read_nothing_are_refused(changes, said):
+    with pytest.raises(ConfigError, match=said):
+        FineTuning().but(features={**ELMO_FEATURES, **changes})
+
+
+def test_states_are_carried_by_an_lstm_alone(deep):
+    settings = SETTINGS.but(features={**ELMO_FEATURES, "carried": True})
+    with pytest.raises(ConfigError, match=r"features.carried: carries the states of an LSTM from text to text"):
+        FinetuningRun(deep, "toy", settings, 0, None).networks()
+
+
+def test_carried_states_make_a_text_another_in_another_place(deep, monkeypatch):
+    """The first batch is as it is without; later ones differ, and are the same each time."""
+    own = {"model.kind": "lstm", "model.num_layers": 4, "model.hidden_size": 8, "model.embedding_size": 8,
+           "model.direction": "two_way"}  # fmt: skip
+    system, found = deep.but(**own), {}
+    monkeypatch.setattr(features, "_BATCH", 8)
+    for carried in (False, True):
+        settings = SETTINGS.but(features={**ELMO_FEATURES, "carried": carried})
+        kept = FinetuningRun(system, "toy", settings, 0, None).data.kept_train
+        order = InOrder(kept.inputs, 8).batches
+        found[carried] = [kept.batch(numbers).features for numbers in (order[0], order[1])]
+    assert torch.allclose(found[False][0], found[True][0], atol=2e-3)
+    assert not torch.allclose(found[False][1], found[True][1], atol=2e-2)
