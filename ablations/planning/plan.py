@@ -94,9 +94,9 @@ class Plan:
 
     @cached_property
     def costs(self) -> dict[str, Cost]:
-        """Run id -> cost, of all runs and of those that follow searches."""
+        """Run id -> cost, of all runs, of those that follow searches, and of the trunks of both."""
         with _no_collection():
-            return costing.costs((*self.runs, *self.awaited))
+            return costing.costs((*self.runs, *self.awaited, *self.trunks))
 
     @property
     def pending(self) -> tuple[Run, ...]:

@@ -43,6 +43,7 @@ def test_searches_have_trunks_of_their_own_seeds(tmp_path):
     assert {run.seed for run in found.runs} == {1000}
     assert len(found.runs) == 1 + 4
     assert {run.parents for run in found.runs[1:]} == {(found.runs[0].id,)}
+    assert all(found.costs[trunk.id].steps == 25 for trunk in found.trunks)  # also those of the seeds that follow
 
 
 def test_a_searched_knob_that_the_start_leaves_open_is_refused(tmp_path):
