@@ -17,7 +17,7 @@ SCALE ?= laptop
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick nightly test-gpu test-engines lint format notebooks tables check docs benchmark clean
+.PHONY: help demo test quick nightly test-gpu test-engines lint format notebooks tables check docs benchmark benchmark-gpu clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -94,6 +94,11 @@ $(VENV)/.docs: $(VENV)/.installed
 benchmark: $(VENV)/.installed ## speed against Hugging Face's Trainer, interleaved in one run
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python benchmarks/pretrain_vs_transformers.py
+
+benchmark-gpu: $(VENV)/.installed ## the same on a GPU, with a grid of small runs, in four minutes: build/gpu.json
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[bench]'
+	mkdir -p build
+	$(BIN)/python benchmarks/gpu.py full --output build/gpu.json
 
 clean: ## remove caches and unfinished runs; results stay
 	rm -rf .cache .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache build dist docs/generated

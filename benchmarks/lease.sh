@@ -7,13 +7,14 @@
 #   benchmarks/lease.sh rehearse GRID SCALE [OPTION...]     here: all three on the CPU, in a temporary folder
 #
 # OPTIONs go to `ablations pack` and `run`, such as --slice 'tasks=[]'. WHEELS names a folder with what is not installed
-# there. PARTS bounds each file of FOLDER and OUT (15MB). RESULTS is the results folder here. The device runs nothing
-# but python, and needs torch and numpy.
+# there. PARTS bounds each file of FOLDER and OUT (15MB). RESULTS is the results folder here. MEASURE is what the
+# benchmark measures: core in 90 seconds, or full in four minutes. The device runs nothing but python, and needs torch
+# and numpy.
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 parts="${PARTS:-15MB}"
 results="${RESULTS:-$root/results}"
-steps=(--attention-dropout 0.1)  # of the benchmark
+measure="${MEASURE:-core}"
 
 # Fills a folder with the pack, the texts of the benchmark, this script, and the options.
 pack() {
@@ -26,16 +27,16 @@ pack() {
         --output "$folder/pack.tar.xz" --results-dir "$results"
     local cache
     cache="$(mktemp -d)"
-    ABLATIONS_CACHE="$cache" python benchmarks/pretrain_vs_transformers.py --device "${DEVICE:-cuda}" --prepare \
-        "${steps[@]}"
+    ABLATIONS_CACHE="$cache" python benchmarks/gpu.py "$measure" --device "${DEVICE:-cuda}" --prepare
     XZ_OPT=-9 tar -C "$cache" -cJf "$folder/bench.tar.xz" --exclude='*.lock' .
     rm -rf "$cache"
     cp benchmarks/lease.sh "$folder/"
+    printf '%s\n' "$measure" >"$folder/measure"
     printf '%s\n' "$grid" --scale "$scale" "$@" >"$folder/options"
     du -ch "$folder"/* | tail -n 1
 }
 
-# On the device: 90 seconds of step times, then the runs, then what comes home. Each part has a limit of its own.
+# On the device: the benchmark, then the runs, then what comes home. Each part has a limit of its own.
 visit() {
     local out="$1" minutes="$2" device="${3:-cuda}" here work
     here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -43,6 +44,7 @@ visit() {
     mkdir -p "$out"
     out="$(cd "$out" && pwd)"
     mapfile -t options <"$here/options"
+    measure="$(cat "$here/measure")"
     export PYTHONUNBUFFERED=1 OMP_WAIT_POLICY=passive
     python "$here/unpack.py" "$here"/pack.tar.xz* --into "$work" | tee "$out/steps.txt"
     if [ -d "$work/wheels" ]; then
@@ -52,10 +54,8 @@ visit() {
     cd "$work/source"
     mkdir "$work/bench"
     tar -C "$work/bench" -xJf "$here/bench.tar.xz"
-    local turns=(--warm-up 60 --steps 20 --turns 2)
-    [ "$device" = cuda ] || turns=(--warm-up 2 --steps 1 --turns 1 --model L2-H128)
-    ABLATIONS_CACHE="$work/bench" timeout 150 python benchmarks/pretrain_vs_transformers.py --device "$device" \
-        "${turns[@]}" "${steps[@]}" --folder "$work/times" --output "$out/times.json" ||
+    ABLATIONS_CACHE="$work/bench" timeout 300 python benchmarks/gpu.py "$measure" --device "$device" \
+        --output "$out/times.json" ||
         echo "the benchmark ended with $?; the runs come all the same"
     export ABLATIONS_CACHE="$work/cache"
     python -m ablations run "${options[@]}" --no-notebook --for "${minutes}m" |& tee "$out/run.txt" ||
@@ -84,5 +84,5 @@ rehearse() {
 
 case "${1:-}" in
 pack | visit | home | rehearse) "$@" ;;
-*) sed -n '2,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 2 ;;
+*) sed -n '2,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 2 ;;
 esac

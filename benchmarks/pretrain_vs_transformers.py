@@ -4,8 +4,8 @@ Same text, tokenizer, sizes, batch, precision, dropouts, masking rate and thread
 users would run it: ours through `System` and Lightning's Trainer, theirs through `BertForMaskedLM`, `Trainer`
 and `DataCollatorForLanguageModeling`. A third side, our module in a bare loop, shows what Lightning costs.
 With ``--compiled`` there are two more, ours and theirs with compiled layers or models. GPT-2, Transformer-XL and XLNet
-have our sides alone. The rows go from the size of the laptop runs to BERT-base with a small batch; on a GPU the batches
-are large.
+have our sides alone, as all have where transformers or accelerate is missing. The rows go from the size of the laptop
+runs to BERT-base with a small batch; on a GPU the batches are large.
 
 For each row of the table, the sides are processes that take turns of some steps each, one working while the
 others wait, so that all of them see the same machine. Reported are medians over all steps but those of the
@@ -21,10 +21,14 @@ the program, and the bare loop has its batches on the device.
     python benchmarks/pretrain_vs_transformers.py --model L2-H128 --clock cpu
     python benchmarks/pretrain_vs_transformers.py --device cuda --warm-up 60 --steps 20 --output times.json
     python benchmarks/pretrain_vs_transformers.py --device cuda --warm-up 60 --compiled --every --output times.json
+
+`benchmarks/gpu.py` measures the rows of a GPU in a fixed time, and a grid of small runs. The time of batches alone::
+
     python benchmarks/pretrain_vs_transformers.py --loading
 """
 
 import argparse
+import importlib.util
 import itertools
 import json
 import os
@@ -35,6 +39,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import ClassVar
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 SIDES = ("ours", "theirs", "loop")
@@ -270,8 +275,18 @@ def parity(arguments: argparse.Namespace, turns: Turns) -> None:
     print(REPORT + json.dumps(max(differences)), flush=True)
 
 
+class Ended(SystemExit):
+    """The process of a side ended early."""
+
+
 class Side:
-    """A side at work in a process of its own."""
+    """A side at work in a process of its own.
+
+    Attributes:
+        active: All that have not ended.
+    """
+
+    active: ClassVar[list["Side"]] = []
 
     def __init__(self, name: str, arguments: argparse.Namespace) -> None:
         chosen = {key: value for key, value in vars(arguments).items() if value not in (None, False)}
@@ -283,13 +298,18 @@ class Side:
                 [sys.executable, __file__, f"--side={name}", *given],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
             )  # fmt: skip
+        self.active.append(self)
 
     def report(self):
-        """What it says next."""
+        """What it says next.
+
+        Raises:
+            Ended: With the end of what it wrote, if it has ended.
+        """
         for line in self.process.stdout:
             if line.startswith(REPORT):
                 return json.loads(line.removeprefix(REPORT))
-        sys.exit(f"{self.name} ended early:\n{self.errors.read_text()[-3000:]}")
+        raise Ended(f"{self.name} ended early:\n{self.errors.read_text()[-3000:]}")
 
     def turn(self) -> dict:
         """The seconds of its next steps, those to its first, and its peak memory."""
@@ -299,29 +319,35 @@ class Side:
 
     def end(self) -> None:
         """Ends the process, which is waiting."""
+        self.active.remove(self)
         self.process.kill()
         self.process.communicate()
 
 
-def row(arguments: argparse.Namespace, most: float) -> tuple[str, dict]:
+def row(arguments: argparse.Namespace, most: float, together: bool = False) -> tuple[str, dict]:
     """Measures one row of the table; returns it, and as data.
 
     Args:
         arguments: Sizes, turns, and which sides there are.
         most: FLOP per second of this machine's matrix product.
+        together: Whether all sides start at once, which is sooner and makes first steps slower. Then gradients are not
+            compared.
     """
     names = [*SIDES, *(COMPILED if arguments.compiled else ())]
     difference = None
-    if arguments.system:
+    if arguments.system or not all(map(importlib.util.find_spec, ("transformers", "accelerate"))):
         names = [name for name in names if not name.startswith("theirs")]
-    else:
+    elif not together:
         check = Side("parity", arguments)
         difference = check.report()
         check.end()
     sides = []
     for name in random.sample(names, len(names)):  # one after the other, so that no start disturbs a first turn
         sides.append(Side(name, arguments))
-        sides[-1].report()
+        if not together:
+            sides[-1].report()
+    for side in sides if together else ():
+        side.report()
     told: dict[str, list[dict]] = {name: [] for name in names}
     for _ in range(arguments.turns):
         for side in sides:
@@ -337,6 +363,8 @@ def row(arguments: argparse.Namespace, most: float) -> tuple[str, dict]:
     data = {
         **sizes,
         "ms": {name: round(seconds * 1e3, 3) for name, seconds in medians.items()},
+        "over_loop": round(medians["ours"] / medians["loop"], 3),
+        "trainer_over_ours": round(medians["theirs"] / medians["ours"], 3) if "theirs" in medians else None,
         "share_of_peak": {name: round(flops / seconds / most, 4) for name, seconds in medians.items()},
         "peak_bytes": {name: turns[-1].get("bytes") for name, turns in told.items()},
         "first_step_seconds": {name: round(turns[-1]["first"], 1) for name, turns in told.items()},
@@ -355,12 +383,17 @@ def row(arguments: argparse.Namespace, most: float) -> tuple[str, dict]:
     return text, data
 
 
-def loading(arguments: argparse.Namespace) -> None:
-    """Prints how long a training waits for a batch while a device works 5 ms on each, by who prepares it."""
+def loading(arguments: argparse.Namespace) -> dict[str, dict[str, float]]:
+    """Prints how long a training waits for a batch while a device works 5 ms on each, by who prepares it.
+
+    Returns:
+        The same in ms: who prepares it -> the first wait, and the median of the others.
+    """
     from lightning_modules.data.order.resumable import Feeding
 
     data = system(arguments).data_module(0)
     data.setup("fit")
+    found = {}
     print("| batches are made | first, ms | wait, ms |\n| :-- | --: | --: |")
     for name, workers, feeding in (
         ("in place", 0, Feeding()),
@@ -374,7 +407,9 @@ def loading(arguments: argparse.Namespace) -> None:
             next(examples)
             waits.append(time.perf_counter() - before)
             time.sleep(0.005)
-        print(f"| {name} | {waits[0] * 1e3:.2f} | {statistics.median(waits[1:]) * 1e3:.2f} |", flush=True)
+        found[name] = {"first": waits[0] * 1e3, "wait": statistics.median(waits[1:]) * 1e3}
+        print(f"| {name} | {found[name]['first']:.2f} | {found[name]['wait']:.2f} |", flush=True)
+    return found
 
 
 def work(arguments: argparse.Namespace) -> None:
@@ -421,7 +456,8 @@ def machine(device: str, most: float) -> dict:
     return {"device": name, "peak_tflops": most / 1e12, **versions}
 
 
-def main() -> None:
+def parser() -> argparse.ArgumentParser:
+    """The options of this program, and of its sides."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name, default in {"turns": 6, "steps": 5, "threads": 1}.items():
         parser.add_argument(f"--{name}", type=int, default=default)
@@ -442,7 +478,11 @@ def main() -> None:
     parser.add_argument("--side", help=argparse.SUPPRESS)
     parser.add_argument("--system", choices=OTHERS, help=argparse.SUPPRESS)
     parser.add_argument("--began", type=float, default=0.0, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    arguments = parser().parse_args()
     arguments.warm_up = arguments.warm_up or arguments.steps
     if arguments.side:
         return work(arguments)

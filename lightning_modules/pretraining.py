@@ -113,7 +113,7 @@ def fit(
     if ranks.rank():
         return Fitted()
     fitted = _fitted(system, data, recorder, recorder.elapsed())
-    fitted.execution = executed(lightning, module)
+    fitted.execution = executed(data.provenance, module)
     module.to(lightning.strategy.root_device)  # Lightning moves it to the CPU after training
     if system.training.kept_as == "bf16":
         round_weights(module)  # behind the last checkpoint, so that what is resumed is rounded once

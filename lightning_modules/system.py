@@ -379,7 +379,7 @@ class System(Settings):
         if architecture not in _counted:
             with undrawn():
                 backbone, heads = self.networks()
-            _counted[architecture] = _parameters_by_part(backbone, heads)
+            _counted[architecture] = parameters_of(backbone, heads)
         return _counted[architecture]
 
     def networks(self, vocab_size: int | None = None) -> tuple[BackboneModule, nn.ModuleDict]:
@@ -462,8 +462,8 @@ def _shapes(backbone: nn.Module, heads: nn.ModuleDict) -> dict[str, torch.Size]:
     return {name: tensor.shape for name, tensor in both.items()}
 
 
-def _parameters_by_part(backbone: nn.Module, heads: nn.ModuleDict) -> dict[str, int]:
-    """Numbers of parameters, shared ones once, where they are met first; a backbone's own are called ``backbone``."""
+def parameters_of(backbone: nn.Module, heads: nn.ModuleDict) -> dict[str, int]:
+    """Parameters by part, shared ones once, where they are met first; a backbone's own are called ``backbone``."""
     counts: Counter[str] = Counter()
     for path, parameter in nn.ModuleDict({"backbone": backbone, "heads": heads}).named_parameters():
         kind, name, *below = path.split(".")

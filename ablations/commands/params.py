@@ -15,15 +15,18 @@ def command(
         str | None, typer.Argument(help="A system or a published configuration. Default: all published ones.")
     ] = None,
     set: Annotated[list[str] | None, typer.Option("--set", help="knob=value: changes the system. Repeatable.")] = None,
+    task: Annotated[str, typer.Option("--task", help="Count the network that is fine-tuned on this task.")] = "",
     form: In = Notation.table,
 ) -> None:
     """Shows published parameter counts and ours, or the parameters of one system by part, its FLOPs and knobs."""
     with reporting_errors():
         changes = values(set, "--set")
         if system is None:
-            if changes:
-                raise typer.BadParameter("--set changes one system. Name it.")
+            if changes or task:
+                raise typer.BadParameter(f"{'--set changes' if changes else '--task fine-tunes'} one system. Name it.")
             _print_published(form)
+        elif task:
+            listing(_of_task(_named(system), task, changes), plain(form, "one system"), "part")
         else:
             _print_system(_named(system).but(**changes), plain(form, "one system"))
 
@@ -68,6 +71,22 @@ def _named(name: str) -> "System":
     from lightning_modules.systems import SYSTEMS
 
     return SYSTEMS[name] if name in SYSTEMS else named(name).system
+
+
+def _of_task(system: "System", task: str, changes: dict[str, Any]) -> list[dict[str, Any]]:
+    """The parts of the network that is fine-tuned on a task, under ``finetuning.*`` knobs."""
+    from ablations.planning.afterwards import finetuning
+    from ablations.schema.grid import FINETUNING
+    from lightning_modules.finetuning.run import FinetuningRun
+    from lightning_modules.tasks import task_named
+
+    task_named(task)
+    tuning = {path: value for path, value in changes.items() if path.startswith(FINETUNING)}
+    changed = system.but(**{path: value for path, value in changes.items() if path not in tuning})
+    parts = FinetuningRun(changed, task, finetuning(tuning, task), 0, None).parameters_by_part()
+    return [
+        {"part": part, "parameters": f"{count:,}"} for part, count in [*parts.items(), ("all", sum(parts.values()))]
+    ]
 
 
 def _print_system(system: "System", form: Format) -> None:

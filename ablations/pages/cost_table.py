@@ -86,8 +86,9 @@ def _row(
     except ConfigError as error:
         return Row(grid.name, scale, missing="; ".join(problem.message for problem in error.problems))
     speed, _ = costing.speed(snapshot.found, [cell.system for cell in found.cells], device="cpu")
-    trunks = costing.costs(found.trunks).values()
-    every = [found.costs[run.id] for run in (*found.runs, *found.awaited)]
+    trunks = costing.costs(found.trunks)
+    every = {run.id: found.costs[run.id] for run in (*found.runs, *found.awaited)}
+    rest = [cost for run_id, cost in every.items() if run_id not in trunks]  # a trunk may be a cell of the grid too
     here = {scale: Measurements(found.grid, found.cells, snapshot)}
     told = [one for one in prospects(found.grid, scale, {**here, **pilots}, records) if one.look == 1]
     told = [one for one in told if not one.claim.is_withdrawn]
@@ -98,9 +99,9 @@ def _row(
         runs=len(every),
         searches=len({run.id for cell in found.cells for trial in cell.search for run in trial.work}),
         done=len(found.runs) - len(found.pending),
-        hours=sum(costing.seconds([cost], speed) for cost in every) / 3600,
-        trunk_hours=sum(costing.seconds([cost], speed) for cost in trunks) / 3600,
-        flops=sum(cost.flops for cost in (*every, *trunks)),
+        hours=sum(costing.seconds([cost], speed) for cost in rest) / 3600,
+        trunk_hours=sum(costing.seconds([cost], speed) for cost in trunks.values()) / 3600,
+        flops=sum(cost.flops for cost in (*rest, *trunks.values())),
         sees=_sees(grid, scale, told),
         claims=len(told),
         closed=len(closed),

@@ -72,6 +72,8 @@ def suited(executor: Asked, plan: Plan, execution: Execution = ALONE) -> Executo
     engine = chosen(executor)
     shared = {id(run.system): run.system for run in plan.pending if run.kind == "pretrain"}.values()
     wrong = [problem for system in shared for problem in execution.problems(system.model, system.training)]
+    tuned = {id(run.system): run.system for run in plan.pending if run.kind == "finetune"}.values()
+    wrong += [problem for system in tuned for problem in execution.compiling(system.model)]
     if wrong := dict.fromkeys([*engine.problems(execution), *wrong]):
         raise ConfigError(wrong)
     return engine

@@ -77,6 +77,10 @@ class Launch:
         until: A moment of the monotonic clock: no run begins whose estimate ends later, unless it takes longer than
             all the time from now on. None for no limit.
         again: Makes the plan from the records again, in another process. None where no job outlives this one.
+
+    Attributes:
+        is_sharing: Whether runs have the memory of a device in common.
+        is_crowded: Whether one of these lacked memory.
     """
 
     def __init__(
@@ -110,6 +114,7 @@ class Launch:
         self.started = time.monotonic()
         self.first = 0.0  # when the first run began
         self.put_back: Counter[str] = Counter()
+        self.is_sharing = self.is_crowded = False
         self._kills: dict[str, int] = {}  # run -> how often the kernel had killed for memory when it began
         self._planned: dict[str, float] = {}  # run -> its planned seconds: each event asks for those of all
         self._done: set[str] = set()  # parents that are known to be done
@@ -340,8 +345,13 @@ class Launch:
             self.todo[run.id] = run
 
     def _again(self, run: Run, record: Record, is_short: bool) -> bool:
-        """Whether a run is tried again now. Where the kernel chose whom to kill, others may have used the memory."""
-        passing = (*PASSING, "oom") if is_short else PASSING
+        """Whether a run is tried again now, also one without memory that others may have used.
+
+        That may be so where the kernel chose whom to kill, and on a device that runs share.
+        """
+        is_crowded = record.outcome == "oom" and self.is_sharing
+        self.is_crowded |= is_crowded
+        passing = (*PASSING, "oom") if is_short or is_crowded else PASSING
         return record.outcome in passing and self.attempts[run.id] <= self.retries
 
     def bury(self, run: Run, code: int, forced: Outcome | None, detail: str = "") -> int:

@@ -22,6 +22,7 @@ from ablations.running.executor import Executor
 from ablations.running.exit_codes import HELD
 from ablations.running.keeper import Ending, Turns
 from ablations.running.launch import Launch
+from ablations.running.sharing import FirstRuns
 from ablations.running.signals import BELL, ENDING
 from ablations.running.worker_process import Worker, bare_main
 from lightning_modules import speed
@@ -37,7 +38,12 @@ class LocalOptions(Settings):
     """How the workers of this machine make runs."""
 
     slots: int | None = knob(None, "The most runs at once. By default all GPUs or cores.", ge=1)
-    runs_per_device: int = knob(1, "The most runs that share a GPU, each in a process of its own.", ge=1)
+    runs_per_device: int | None = knob(
+        None,
+        "The most runs that share a GPU, each in a process of its own. By default one, and up to four once a first run "
+        "has shown that it leaves memory and time for more.",
+        ge=1,
+    )
     fresh_process: bool = knob(False, "Whether each run has a process of its own, which makes no other.")
 
 
@@ -73,17 +79,27 @@ class Local(Executor):
 
     def __init__(self, options: LocalOptions | None = None) -> None:
         super().__init__(options)
-        names = list(gpus())
-        many = self.options.runs_per_device
-        self.slots: list[dict[str, str]] = [{_VISIBLE: name} for _ in range(many) for name in names] or [{}] * cores()
-        self.slots = self.slots[: self.options.slots]
-        self.threads = max(1, cores() // len(self.slots)) if names else 1
+        self.devices = list(gpus())
+        self.first_runs: FirstRuns | None = None
         self.workers: list[_Worker] = []
+        self.launch: Launch | None = None
+        self._lay_out(self.options.runs_per_device or 1)
+
+    def _lay_out(self, many: int) -> None:
+        """Gives each device so many slots."""
+        slots: list[dict[str, str]] = [{_VISIBLE: name} for name in self.devices] * many or [{}] * cores()
+        self.slots = slots[: self.options.slots]
+        self.threads = max(1, cores() // len(self.slots)) if self.devices else 1
+
+    @property
+    def is_sharing(self) -> bool:
+        """Whether runs share a GPU."""
+        return len(self.slots) > len(self.devices) > 0
 
     def problems(self, execution: Execution) -> Iterator[Problem]:
         """See `Executor.problems`."""
         yield from super().problems(execution)
-        if (many := self.options.runs_per_device) > 1 and (execution.devices > 1 or not gpus()):
+        if (many := self.options.runs_per_device or 1) > 1 and (execution.devices > 1 or not gpus()):
             text = "this machine has no GPU. Use --jobs for runs that share its cores"
             text = "devices that share a pretraining make no other run. Leave it out" if execution.devices > 1 else text
             yield Problem("executor option runs_per_device", f"must be 1, not {many}: {text}")
@@ -100,19 +116,33 @@ class Local(Executor):
 
     def open(self, launch: Launch) -> None:
         """See `Executor.open`."""
+        self.launch = launch
         if sys.platform == "win32":
             raise OSError("the local executor needs Linux or macOS. Use `--executor inline`")
         devices = launch.execution.devices
         groups = [self.slots[first : first + devices] for first in range(0, len(self.slots) - devices + 1, devices)]
         self.slots = [{name: ",".join(slot[name] for slot in group) for name in group[0]} for group in groups]
+        is_chosen = self.options.runs_per_device is not None or devices > 1
+        most = min(len(launch.todo), self.options.slots or len(launch.todo))
+        if self.devices and not is_chosen and most > len(self.devices):
+            self.first_runs = FirstRuns(self.devices, launch)
 
     def room(self) -> int:
         """See `Executor.room`. A worker that makes no further run has its slot, and device, until it has ended."""
         self._reap()
+        if self.first_runs is not None and (many := self.first_runs.room()) is not None:
+            self.first_runs = None
+            self._lay_out(many)
+            if (many := -(-len(self.slots) // len(self.devices))) > 1:
+                print(f"up to {many} runs share a GPU: a first run leaves memory and time for them", file=sys.stderr)
+        if self.is_sharing and self.launch is not None and self.launch.is_crowded:
+            self._lay_out(1)
+            print("each run has a GPU alone from now on: one that shared it lacked memory", file=sys.stderr)
         return len(self.slots) - sum(not (worker.has_run or worker.is_free) for worker in self.workers)
 
     def submit(self, launch: Launch, turns: Sequence[Turns]) -> Sequence[_Worker]:
         """See `Executor.submit`."""
+        launch.is_sharing |= self.is_sharing
         taken = []
         for one in turns:
             worker = next((worker for worker in self.workers if worker.is_free), None) or self._start()

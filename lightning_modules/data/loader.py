@@ -3,7 +3,8 @@
 import functools
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytorch_lightning as pl
 
@@ -115,9 +116,29 @@ class PretrainingData(pl.LightningDataModule):
             self.seed, self.batch_size, self.steps, self.micro_batch_size, self.by_tokens, first_steps,
             both_ways=form.both_ways, drawn=form.row_starts == "drawn",
             lengths_drawn=form.lengths == "drawn",
+            drawn_multiple=self._fed.drawn_multiple if form.lengths == "drawn" else 1,
         )  # fmt: skip
 
-    @functools.cached_property
+    @property
+    def _fed(self) -> Feeding:
+        return self.feeding or Feeding.of(self.trainer)
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """What a record says of how batches reached the device."""
+        multiple = self.portions.drawn_multiple
+        return self._fed.provenance | ({"drawn_lengths_in_multiples_of": multiple} if multiple > 1 else {})
+
+    def state_dict(self) -> dict[str, Any]:
+        """What drawn lengths are multiples of, if they are drawn: where a step reads follows from those before it."""
+        portions = self.portions
+        return {"drawn_multiple": portions.drawn_multiple} if portions.lengths_drawn else {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on as on the device that the training began on, so that it reads the same text."""
+        self.feeding = replace(self._fed, **state)
+
+    @property
     def _phases(self) -> list[Phase]:
         return phases(self.sequences, self.portions, self.first_sequences)
 
@@ -198,7 +219,7 @@ class PretrainingData(pl.LightningDataModule):
         rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
         return Batches(
             self.sequences, self.portions, self.prepare, rank=rank, world_size=world, workers=self.workers,
-            feeding=self.feeding or Feeding.of(self.trainer), first=self.first_sequences,
+            feeding=self._fed, first=self.first_sequences,
         )  # fmt: skip
 
     def val_dataloader(self) -> HeldOut:

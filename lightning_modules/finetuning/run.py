@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from torch import nn
 from lightning_modules import cached
 from lightning_modules.backbones import BackboneModule
 from lightning_modules.backbones.new_symbols import ExtendedTable
+from lightning_modules.backbones.shapes import undrawn
 from lightning_modules.config import ConfigError, flat, identity
 from lightning_modules.data import Data, fingerprints_of, open_store
 from lightning_modules.data.text.encode import Encoder
@@ -23,7 +24,7 @@ from lightning_modules.finetuning.windows import InWindows
 from lightning_modules.layers.bilstm import BiLSTMOnTop
 from lightning_modules.objectives import Objectives
 from lightning_modules.speed import denormals_as_zero
-from lightning_modules.system import System
+from lightning_modules.system import System, parameters_of
 from lightning_modules.tasks import FineTuning, Task, fingerprint, fitting, task_named
 from lightning_modules.tasks.loader import Batches, TaskData
 from lightning_modules.tasks.measured_baselines import references
@@ -212,6 +213,12 @@ class FinetuningRun:
                 head.adopt_pooler(pooler)
         return backbone, head
 
+    def parameters_by_part(self) -> dict[str, int]:
+        """Parameters of each part of the network and of its head, counted without allocating memory."""
+        with undrawn():
+            backbone, head = replace(self, settings=self.settings.but(window=None)).networks()  # no window has any
+        return parameters_of(backbone, nn.ModuleDict({self.task: head}))
+
     @property
     def reading(self) -> FineTuning:
         """The settings with the reader that acts on this task and this model."""
@@ -297,11 +304,14 @@ def finetune(
             the parts of ``run``: the examples, the text or the tokenizer, and the weights are in it by content.
 
     Raises:
-        ConfigError: When the data are missing or the position table is too short.
+        ConfigError: When the data are missing or the position table is too short; when layers that are no transformer's
+            are to be compiled.
         DataMismatch: When the examples are not the pinned ones.
         Diverged: When the loss is no longer finite.
         Interrupted: When ``stop`` returns True.
     """
+    if wrong := list(execution.compiling(run.system.model)):
+        raise ConfigError(wrong)
     checkpoint, module, batches = folder / CHECKPOINT, run.build(), run.data.train_dataloader()
     if execution.compile_layers:
         compiled(module)
@@ -330,7 +340,7 @@ def finetune(
     if isinstance(module.backbone, FrozenFeatures):
         metrics |= {f"{run.task}.{name}": share for name, share in module.backbone.shares().items()}
     metrics |= run.simple_methods
-    made = {"devices": recorder.devices, "execution": executed(lightning, module)}
+    made = {"devices": recorder.devices, "execution": executed(run.data.provenance, module)}
     return Fitted(metrics, curve, examples=scored.kept, cost=cost, **made)
 
 

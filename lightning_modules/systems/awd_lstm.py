@@ -19,8 +19,8 @@ What differs:
   epoch.
 * The paper evaluates once an epoch. Here a training has at most 64 evaluations, so that the non-monotone interval of
   5 is longer.
-* Steps have at most 95 positions. What is left of a row at the end of a pass, less than the next step has, is not
-  shown; the released code shows it as a shorter step.
+* Steps have at most 95 positions, and on a GPU multiples of 8. What is left of a row at the end of a pass, less than
+  the next step has, is not shown; the released code shows it as a shorter step.
 * The bias of forget gates starts at 1 and other biases at 0; in the released code all are uniform as the weights are.
 * The mean of NT-ASGD has the weights after its first step too, which torch's ASGD leaves out.
 * The paper restarts NT-ASGD from the best weights (fine-tuning, its Table 4): a training that starts from another one

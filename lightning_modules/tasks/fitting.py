@@ -103,7 +103,7 @@ def _in_windows(system: System, task: str, settings: FineTuning) -> tuple[str, s
     model, shape = system.model, task_named(task).shape
     if RECURRENT_STATES not in model.supports or model.direction != "left_to_right":
         return "window", (
-            f"{settings.window} carries the states of an LSTM that reads from left to right, and this model is "
+            f"{settings.window} carries the states of an LSTM that reads from left to right. This model is "
             f"{model.described}: leave it out, or pretrain with model.kind lstm and model.direction left_to_right"
         )
     if not isinstance(shape, Texts):

@@ -8,6 +8,7 @@ an epoch may be short; each example is seen once per epoch.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
@@ -234,6 +235,11 @@ class TaskData(pl.LightningDataModule):
         place = np.argsort(self.val_dataloader().order)
         answers = self.task.shape.answers([outputs[n] for n in place.tolist()], self.dev)
         return self.task.score(answers, self.dev.examples)
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """What a record says of how batches reached the device."""
+        return Feeding.of(self.trainer).provenance
 
     def train_dataloader(self) -> Batches:
         """The training batches of all epochs."""

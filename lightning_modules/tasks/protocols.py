@@ -100,6 +100,7 @@ _ULMFIT: dict[str, Any] = _settings(
     window=70,
     reader="concat",
     pooler=False,
+    hidden_layer={},
     dropout=0.1,
     freezing="gradual",
     clip_norm=25.0,
@@ -134,7 +135,7 @@ PROTOCOLS: dict[str, Protocol] = {
     ),
     "ulmfit": Protocol(
         source="Howard and Ruder 2018, sections 3.3 and 4.1, and released code",
-        note="One linear layer in place of a block with batch norm, and the dropouts of the language model.",
+        note="The encoder keeps the dropouts of the language model. The released code has others for classifiers.",
         tasks={"": _ULMFIT},
     ),
     "roberta": Protocol(

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 # settings that act on some shapes of tasks alone (`Shape.idle`) -> their neutral values
 _MOMENTS = 64  # of an epoch at which is asked what learns
-OF_SOME_SHAPES = {"reader": None, "pooler": True, "mean_label": False, "both_orders": False, "span_beam": None}
+OF_SOME_SHAPES = {
+    "reader": None, "pooler": True, "hidden_layer": None, "mean_label": False, "both_orders": False, "span_beam": None,
+}  # fmt: skip
 
 
 class Features(Settings):
@@ -151,6 +153,16 @@ class SpanBeam(Settings):
     ends: int = knob(5, "Best ends that are kept for each of them (end_n_top).", ge=1, le=512)
 
 
+class HiddenLayer(Settings):
+    """A layer of ULMFiT's classifier: batch norm, dropout, linear, ReLU, batch norm (Howard and Ruder 2018, 3.3).
+
+    Sizes and order are those of the released code.
+    """
+
+    units: int = knob(50, "Its units.", ge=1, le=1 << 16)
+    dropout: float = knob(0.4, "Dropout on what it reads.", ge=0, lt=1)
+
+
 class FineTuning(Settings):
     """Everything that determines a fine-tuning except model, task and seed.
 
@@ -223,7 +235,7 @@ class FineTuning(Settings):
     )
     freezing: Freezing = knob(
         "none",
-        "Layers that do not learn. All learn (none), or only the head and what stands above the last layer (last). "
+        "Layers that do not learn. All learn (none), or only the head and what is above the last layer (last). "
         "With gradual these learn in the first epoch, and one more layer from the top in each further one (ULMFiT). "
         "With chain_thaw the head learns, then each layer alone from the embeddings upwards, then all. Each takes the "
         "same share of the steps, and all but the head learn at a tenth of the rate (Felbo et al. 2017).",
@@ -268,6 +280,12 @@ class FineTuning(Settings):
         "A dense layer as wide as the encoder, with tanh, between what represents a text and the classifier (BERT's "
         "pooler).",
         neutral=True,
+    )
+    hidden_layer: HiddenLayer | None = knob(
+        None,
+        "A layer between what represents a text and the last linear one, with ReLU and batch norm (ULMFiT). By default "
+        "there is none.",
+        neutral=None,
     )
     mean_label: bool = knob(
         False,

@@ -85,6 +85,10 @@ class Execution:
             kind = model.get("kind")
             text = f"layers of model.kind {kind} cannot be computed again. Leave it out, or choose a transformer."
             yield Problem("activation_checkpointing", text)
+        yield from self.compiling(model)
+
+    def compiling(self, model: Backbone) -> Iterator[Problem]:
+        """What is in the way of compiling what a training has, a pretraining or a fine-tuning."""
         if self.compile_layers and not isinstance(model, Transformer):
             text = f"layers of model.kind {model.get('kind')} are not compiled. Leave it out, or choose a transformer."
             yield Problem("compile", text)

@@ -23,9 +23,7 @@ def layer_groups(module: nn.Module) -> list[list[nn.Parameter]]:
 
 def _depth(module: nn.Module, name: str) -> int:
     backbone, place = getattr(module, "backbone", None), "backbone."
-    if not isinstance(
-        backbone, BackboneModule
-    ):  # it may have an encoder inside, which reads in windows or has more on top
+    if not isinstance(backbone, BackboneModule):  # what reads in windows, or has more on top, has its encoder inside
         backbone, place = getattr(backbone, "encoder", None), "backbone.encoder."
     if not isinstance(backbone, BackboneModule):
         return 0

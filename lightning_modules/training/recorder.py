@@ -4,7 +4,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
@@ -15,7 +15,6 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies import DDPStrategy, ModelParallelStrategy, Strategy
 
 from lightning_modules.backbones.stack import TransformerEncoder
-from lightning_modules.data.order.resumable import Feeding
 from lightning_modules.training import ranks
 from lightning_modules.training.checkpoint import AtomicCheckpoints, RandomState
 from lightning_modules.training.execution import ALONE, Execution
@@ -252,11 +251,16 @@ def trainer(
     )
 
 
-def executed(trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, Any]:
-    """What of the execution of a training was decided on its device, for a record."""
+def executed(fed: Mapping[str, Any], module: pl.LightningModule) -> dict[str, Any]:
+    """What of the execution of a training was decided on its device, for a record.
+
+    Args:
+        fed: What the data module says of how batches reached the device.
+        module: What was trained.
+    """
     parts = (part for part in module.modules() if isinstance(part, TransformerEncoder) and part.compiled)
     is_compiled = any(parameter.requires_grad for part in parts for parameter in part.parameters())
-    return Feeding.of(trainer).provenance | ({"compiled": True} if is_compiled else {})
+    return dict(fed) | ({"compiled": True} if is_compiled else {})
 
 
 def _strategy(execution: Execution) -> Strategy | str:

@@ -38,8 +38,8 @@ class Training(Settings):
     vocabulary: Literal["same", "remapped"] = knob(
         "same",
         "Tokenizer of the training in start: the same, or another one of the same kind (remapped). Then pieces that "
-        "both have keep their embeddings and output biases, and new ones start from the mean over all of them (Howard "
-        "and Ruder 2018, released code).",
+        "both have keep their embeddings and output biases. New ones start from the mean over all of them (Howard and "
+        "Ruder 2018, released code).",
         neutral="same",
     )
     clip_norm: float = knob(1.0, "Maximum global gradient norm. No clipping with 0.", neutral=0.0, ge=0)

@@ -56,6 +56,21 @@ class Measurement(Settings):
         "as long and does not help to predict the segment.",
         neutral="own_row",
     )
+    shuffle_from: int | None = knob(
+        None,
+        "How far before a predicted token of a stream those begin that are in random order, where the last token has "
+        "distance 1. By default all are in their own order.",
+        neutral=None,
+        ge=1,
+        le=1 << 20,
+    )
+    shuffle_to: int | None = knob(
+        None,
+        "How far before a predicted token of a stream the last of them is. By default as far as is read.",
+        neutral=None,
+        ge=1,
+        le=1 << 20,
+    )
     lead: int = knob(
         0, "Positions at the beginning of each row of a stream that predict nothing.", neutral=0, ge=0, le=1 << 20
     )

@@ -3,19 +3,24 @@
 How a stream is read is no part of a training: lengths are settings of a measurement, so one training is read at all of
 them. Settings that are not given are those of the run's own evaluation. The tokens are the same however they are read;
 with a lead, those at the beginning of rows predict nothing, and all others have so many before them.
+
+What is read again before a single token may stand in random order from one distance to another (Khandelwal et al. 2018,
+section 5). The order is drawn once for each token, the same for all models; ends of documents move with the rest.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
+from lightning_modules.batch import Tokens
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.data.formats.stream import Stream
 from lightning_modules.data.order.heldout import HeldOutStream
+from lightning_modules.draws import Draws
 from lightning_modules.objectives.language_model import NEXT
 from lightning_modules.system import System
 from lightning_modules.training.carries import Carries
@@ -27,6 +32,8 @@ _FEW = 1 << 12  # so many tokens are examples each; of more, neighbours in a row
 _TOGETHER = 32  # at least
 _MOST = 8_192  # examples, whatever is read, so that a record has room for their losses and documents
 _OF_EVALUATION = ("sequence_length", "context", "memory_length")
+_SHUFFLED = ("shuffle_from", "shuffle_to")
+_SEED = 0  # all runs read the same orders
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,7 @@ class ReadStream(OfRun):
         "loss": "mean loss of next tokens, nats",
         "accuracy": "share of next tokens that are the most probable one",
     }
-    reads: ClassVar[frozenset[str]] = frozenset({"examples", "lead", "memory_from", *_OF_EVALUATION})
+    reads: ClassVar[frozenset[str]] = frozenset({"examples", "lead", "memory_from", *_SHUFFLED, *_OF_EVALUATION})
     better: ClassVar[str] = "lower"
     recipe: ClassVar[tuple[Any, ...]] = (_RECIPE,)
     own_split: str = "rows of the run's own held-out stream"
@@ -65,6 +72,7 @@ class ReadStream(OfRun):
             return
         if settings.memory_from == "other_row":
             yield from _nothing_foreign(read)
+        yield from _nothing_shuffled(read, settings)
         length = read.evaluation.sequence_length or read.format.sequence_length
         width = read.format.sequence_length * _sequences(system, settings) // read.evaluation.rows
         if settings.lead % length:
@@ -101,7 +109,7 @@ class ReadStream(OfRun):
             text = f"measuring.lead {settings.lead} leaves none of the {heldout.width} positions of a row to predict"
             raise ConfigError([f"{text}: lower it, or add held-out text"])
         carries = Carries(read.evaluation.memory_length, foreign=settings.memory_from == "other_row")
-        nats, right = _read(asking, heldout, carries, settings.lead)
+        nats, right = _read(asking, heldout, carries)
         each = max(_TOGETHER, -(-nats.size // _MOST)) if nats.size > _FEW else 1
         starts = np.arange(0, nats.shape[1], each)
         counts = np.broadcast_to(np.diff(np.append(starts, nats.shape[1])), (len(nats), len(starts)))
@@ -131,6 +139,20 @@ def _nothing_foreign(read: System) -> Iterator[Problem]:
             yield Problem("measuring.memory_from", f"{text}, or memory_from to own_row")
 
 
+def _nothing_shuffled(read: System, settings: Measurement) -> Iterator[Problem]:
+    """Why nothing of what is read can be shuffled as asked."""
+    first, last, seen = settings.shuffle_from, settings.shuffle_to, read.evaluation.context + 1
+    if first is None:
+        if last is not None:
+            yield Problem("measuring.shuffle_to", f"measuring.shuffle_to {last} needs measuring.shuffle_from: set it")
+    elif (read.evaluation.sequence_length or read.format.sequence_length) > 1 or seen == 1:
+        text = f"measuring.shuffle_from {first} is a distance from one predicted token: set measuring.sequence_length"
+        yield Problem("measuring.shuffle_from", f"{text} to 1, and measuring.context to what is read again before it")
+    elif min(last or seen, seen) <= first:
+        text = f"measuring.shuffle_from {first} leaves fewer than two of the tokens up to a distance of"
+        yield Problem("measuring.shuffle_from", f"{text} {min(last or seen, seen)} to shuffle: lower it")
+
+
 def _remembered(read: System) -> int:
     """The positions that a model remembers on held-out text."""
     given = read.evaluation.memory_length
@@ -144,14 +166,15 @@ def _as_read(system: System, settings: Measurement) -> System:
 
 
 @torch.no_grad()
-def _read(asking: Asking, heldout: HeldOutStream, carries: Carries, lead: int) -> tuple[np.ndarray, np.ndarray]:
+def _read(asking: Asking, heldout: HeldOutStream, carries: Carries) -> tuple[np.ndarray, np.ndarray]:
     """Nats of each token, and whether it is the most probable one ``[rows, width]``."""
-    model, nats, right = asking.model, [], []
+    model, lead, nats, right = asking.model, asking.settings.lead, [], []
     for segment in range(heldout.segments):
         is_lead = segment * heldout.reading.length < lead
         if is_lead and heldout.reading.context:
             continue  # nothing is carried from it
-        example = heldout.segment(segment).to(model.device)
+        example = heldout.segment(segment)
+        example = replace(example, inputs=_shuffled(example.inputs, asking.settings)).to(model.device)
         encoded, target = carries.read(model.backbone, example), example.targets[NEXT]
         if not is_lead:
             logits = model.logits(encoded, target.where)
@@ -160,6 +183,19 @@ def _read(asking: Asking, heldout: HeldOutStream, carries: Carries, lead: int) -
     rows = heldout.reading.rows
     joined = [np.concatenate([part.reshape(rows, -1) for part in parts], axis=1) for parts in (nats, right)]
     return joined[0], joined[1]
+
+
+def _shuffled(tokens: Tokens, settings: Measurement) -> Tokens:
+    """The rows with the tokens at some distances from what their last one predicts in random order."""
+    if settings.shuffle_from is None:
+        return tokens
+    length, sample = tokens.ids.shape[1], tokens.sample.numpy()
+    first = max(0, length - (settings.shuffle_to or length))
+    end = max(first, length - settings.shuffle_from + 1)
+    keys = Draws(_SEED, sample, sample, np.zeros_like(sample)).uniform("order of context", end - first)
+    order = torch.arange(length).repeat(len(sample), 1)
+    order[:, first:end] = first + torch.from_numpy(keys.argsort(1))
+    return replace(tokens, ids=tokens.ids.gather(1, order), special=tokens.special.gather(1, order))
 
 
 def _documents(heldout: HeldOutStream, columns: np.ndarray) -> np.ndarray:

@@ -53,6 +53,16 @@ def test_searches_and_trunks_are_charged(found):
     assert any("noise of laptop" in text for text in trunked.sees)
 
 
+def test_a_trunk_is_charged_once(found, snapshot):
+    """Also where the plan makes it, as a run of no cell."""
+    row, made = (
+        found["sentence_objective", "laptop"],
+        plan(grids.read("sentence_objective"), "laptop", records=snapshot),
+    )
+    assert {trunk.id for trunk in made.trunks} <= made.costs.keys()
+    assert row.flops == pytest.approx(sum(cost.flops for cost in made.costs.values()))
+
+
 def test_a_grid_without_the_scale_and_claims_without_a_test_say_so(found):
     lacking = found["copy_distance", "lease"]
     assert lacking.runs is None

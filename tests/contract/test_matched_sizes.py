@@ -11,12 +11,22 @@ GRIDS = ("gpt_pretraining", "transformer_or_lstm", "copy_distance")
 CASES = [(name, scale) for name in GRIDS for scale in grids.read(name).scales]
 
 
-def systems(name, scale):
+# grid -> axis, and the transformer that each LSTM is compared with
+ARMS = {
+    "directionality": (
+        "reader",
+        {f"LSTM, {asked}": asked for asked in ("next tokens", "previous tokens", "next and previous")},
+    ),
+    "feature_layers": ("features", {"LSTM each way": "weighted sum of all"}),
+}
+
+
+def systems(name, scale, axis="model"):
     """Model -> system of its first cell."""
     grid, plan = grids.read(name), layout(grids.read(name), scale)
     shop, found = Workshop(grid, scale, plan.baseline), {}
     for values in plan.kept:
-        found.setdefault(values["model"], shop.system(values))
+        found.setdefault(values[axis], shop.system(values))
     return found
 
 
@@ -41,6 +51,16 @@ def test_parameters_and_tokens_are_matched(name, scale):
         if system.model.kind == "lstm" and UNMATCHED not in model:
             share = system.parameters() / reference.parameters()
             assert abs(share - 1) <= TOLERANCE, f"{model}: set hidden_size to {units(system, reference.parameters())}"
+
+
+@pytest.mark.parametrize(("name", "scale"), [(name, scale) for name in ARMS for scale in grids.read(name).scales])
+def test_arms_of_other_questions_have_as_many_parameters(name, scale):
+    axis, pairs = ARMS[name]
+    found = systems(name, scale, axis)
+    for arm, transformer in pairs.items():
+        assert (found[arm].model.kind, found[transformer].model.kind) == ("lstm", "transformer")
+        share = found[arm].parameters() / found[transformer].parameters()
+        assert abs(share - 1) <= TOLERANCE, f"{arm}: {share:.3f}"
 
 
 def test_there_are_lstms():

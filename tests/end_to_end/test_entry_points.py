@@ -168,6 +168,7 @@ def test_a_notebook_runs_under_papermill_alone(tmp_path):
 
 HANDS_ON = {  # these train no grid
     "masking_gallery": {}, "permutations": {"steps": 8}, "read_the_records": {}, "train_by_hand": {"steps": 4},
+    "five_dropouts": {}, "fading_gradients": {"steps": 2, "seeds": 2},
 }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from ablations.core import machine
 from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
+from ablations.running import local, sharing
 from ablations.running.execute import execute
 from tests import tiny
 from tests.faults.support import attempts, contents
@@ -19,7 +20,8 @@ def device(tmp_path, monkeypatch, forking):
     """A device that the driver lists and torch does not have: workers see its number, and compute on the CPU."""
     tool = tmp_path / "bin" / "nvidia-smi"
     tool.parent.mkdir()
-    tool.write_text("#!/bin/sh\necho 'A device'\n")
+    at_work = "100, 80000, 30"  # MiB in use, of so many, and the share of the time that it works in per cent
+    tool.write_text(f"#!/bin/sh\ncase \"$*\" in *memory.used*) echo '{at_work}';; *) echo 'A device';; esac\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tool.parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(torch.version, "cuda", "13.0")
@@ -29,8 +31,11 @@ def device(tmp_path, monkeypatch, forking):
     machine.listed.cache_clear()
 
 
-def test_two_at_once_are_each_alone(tmp_path, device):
-    file = tiny.grid(tmp_path / "grid", steps=60)
+@pytest.mark.parametrize("options", [{"runs_per_device": 2}, {"slots": 2}], ids=["asked", "after a first run"])
+def test_two_at_once_are_each_alone(tmp_path, device, monkeypatch, options):
+    monkeypatch.setattr(sharing, "_PERIOD", 0.0)
+    monkeypatch.setattr(local, "cores", lambda: 1)  # the threads of a run that is alone too: they order its sums
+    file = tiny.grid(tmp_path / "grid", steps=60 if "slots" not in options else 200)
     alone, shared = Records(tmp_path / "alone"), Records(tmp_path / "shared")
     execute(plan(grids.read(file), "smoke", records=alone), alone, "inline")
     most, seen = 0, plan(grids.read(file), "smoke", records=shared)
@@ -39,7 +44,7 @@ def test_two_at_once_are_each_alone(tmp_path, device):
         nonlocal most
         most = max(most, sum(shared.is_locked(run.id) for run in seen.runs))
 
-    summary = execute(seen, shared, {"kind": "local", "runs_per_device": 2}, on_event=watch)
+    summary = execute(seen, shared, {"kind": "local", **options}, on_event=watch)
     assert not summary.problems
     assert most == 2
     assert contents(shared) == contents(alone)

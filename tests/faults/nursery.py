@@ -28,6 +28,7 @@ from ablations.running import worker
 from ablations.running.execute import execute
 from ablations.running.local import Local
 from lightning_modules import pretraining as fitting
+from lightning_modules.finetuning import run as tuning
 from lightning_modules.training.checkpoint import AtomicCheckpoints
 from lightning_modules.training.execution import Execution
 from tests.forking import forked, without_exec
@@ -42,9 +43,10 @@ def launcher(*arguments: str) -> None:
 
 
 def launch(grid: str, results: str) -> None:
-    """Executes a grid, with a checkpoint after every step."""
-    fit = fitting.fit
-    fitting.fit = lambda *given, **named: fit(*given, **named | {"execution": Execution(checkpoint_seconds=0.0)})
+    """Executes a grid, with a checkpoint after every step of a pretraining or a fine-tuning."""
+    fit, finetune, often = fitting.fit, tuning.finetune, {"execution": Execution(checkpoint_seconds=0.0)}
+    fitting.fit = lambda *given, **named: fit(*given, **named | often)
+    tuning.finetune = lambda *given, **named: finetune(*given, **named | often)
     records = Records(results)
     execute(plan(grids.read(grid), "smoke", records=records), records, "inline")
 

@@ -15,6 +15,7 @@ from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.running.execute import execute
+from ablations.running.launch import Launch
 from ablations.running.ranks import memory
 from lightning_modules import pretraining as fitting
 from lightning_modules.config import ConfigError
@@ -72,6 +73,21 @@ def test_out_of_memory_names_the_bytes_and_is_tried_on_the_next_launch_only(monk
     assert "2.00 GiB" in record.detail
     assert planned(cached, records).counts == {"oom": 1}
     assert len(planned(cached, records).pending) == 1
+
+
+def test_out_of_memory_on_a_device_that_others_share_is_tried_again(monkeypatch, cached, records):
+    crowded, again = [], Launch._again
+
+    def sharing(launch, *arguments):
+        launch.is_sharing = True
+        crowded.append(again(launch, *arguments) and launch.is_crowded)
+        return crowded[-1]
+
+    monkeypatch.setattr(Launch, "_again", sharing)
+    error = torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB, 1.25 GiB free")
+    summary, record, calls = run_with(monkeypatch, cached, records, error, times=1)
+    assert (summary.outcomes, calls, record.outcome) == ({"done": 1}, 2, "done")
+    assert crowded == [True, False]
 
 
 @pytest.mark.parametrize(

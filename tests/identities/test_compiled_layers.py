@@ -4,12 +4,16 @@ import json
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from ablations.running.execute import suited
 from lightning_modules.config import ConfigError
+from lightning_modules.finetuning.run import FinetuningRun, finetune
 from lightning_modules.pretraining import fit
+from lightning_modules.tasks import FineTuning
 from lightning_modules.training.execution import Execution
 from tests.end_to_end.test_training import RESUMED
 
@@ -51,8 +55,16 @@ def test_without_a_compiler_the_training_says_so_and_is_the_plain_one(tiny, tmp_
 
 
 def test_what_has_no_layers_to_compile_is_refused(tiny, tmp_path):
-    recurrent = tiny.but(**RESUMED["a stream that is carried"])
+    """By name, a pretraining as a fine-tuning, and a plan before any run of it begins."""
+    recurrent, asked = tiny.but(**RESUMED["a stream that is carried"]), Execution(compile_layers=True)
     with pytest.raises(ConfigError, match="lstm are not compiled"):
-        fit(recurrent, 0, tmp_path, execution=Execution(compile_layers=True))
+        fit(recurrent, 0, tmp_path, execution=asked)
+    with pytest.raises(ConfigError, match="lstm are not compiled"):
+        finetune(FinetuningRun(recurrent, "toy", FineTuning(), 0, None), tmp_path, execution=asked)
+    for kind in ("pretrain", "finetune"):
+        pending = [SimpleNamespace(kind=kind, system=recurrent)]
+        with pytest.raises(ConfigError, match="lstm are not compiled"):
+            suited("inline", SimpleNamespace(pending=pending), asked)
+        suited("inline", SimpleNamespace(pending=pending))
     with pytest.raises(ConfigError, match="ddp"):
         Execution(devices=2, strategy="fsdp", compile_layers=True)

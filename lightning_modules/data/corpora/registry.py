@@ -86,7 +86,7 @@ CORPORA: dict[str, Corpus] = {
     ),
     "imdb-train": Corpus(
         "imdb-train",
-        "the training reviews of IMDb without labels, 6 M words; held out is the tenth that the task holds out",
+        "the training reviews of IMDb without labels, 6 M words, without the tenth that the task holds out",
         reviews.training,
         reviews.TRAIN,
         licence="no licence stated (film reviews, for research)",

@@ -128,7 +128,7 @@ class InputFormat(Settings):
         "fixed",
         "Streams of training text: positions of a step. With fixed they are sequence_length. With drawn each step has "
         "a number of its own, about sequence_length or, one time in twenty, half of it (AWD-LSTM). What is left of a "
-        "row when it is shorter than the next step is not shown.",
+        "row when it is shorter than the next step is not shown. On a GPU drawn numbers are rounded to multiples of 8.",
         neutral="fixed",
     )
     both_ways: bool = knob(

@@ -24,14 +24,23 @@ def longest(usual: int) -> int:
     return usual + _FARTHEST
 
 
-def drawn(seed: int, usual: int, steps: int) -> np.ndarray:
-    """The positions of each of the first steps, a function of seed and step alone ``[steps]``."""
+def drawn(seed: int, usual: int, steps: int, multiple: int = 1) -> np.ndarray:
+    """The positions of each of the first steps, a function of seed and step alone ``[steps]``.
+
+    Args:
+        seed: The data seed.
+        usual: The usual length L.
+        steps: How many steps.
+        multiple: Lengths are rounded to the nearest multiple of it that a step can have; 1 changes nothing.
+    """
     number = np.arange(steps, dtype=np.int64)
     draws = Draws(seed, number, number, np.zeros_like(number))
     choice, radius, angle = draws.uniform("length of a step", 3).T
     normal = np.sqrt(-2 * np.log1p(-radius)) * np.cos(2 * np.pi * angle)  # Box and Muller 1958
     middle = np.where(choice < _FULL, usual, usual / 2)
-    return np.clip(middle + _DEVIATION * normal, LEAST, longest(usual)).astype(np.int64)
+    exact = np.clip(middle + _DEVIATION * normal, LEAST, longest(usual)).astype(np.int64)
+    rounded = (exact + multiple // 2) // multiple * multiple
+    return np.clip(rounded, multiple, longest(usual) // multiple * multiple)
 
 
 def shares(usual: int) -> dict[int, float]:

@@ -22,6 +22,7 @@ _ADDED = {
     "both_ways": False,
     "drawn": False,
     "lengths_drawn": False,
+    "drawn_multiple": 1,
 }  # later than the first checkpoints, where they are without effect
 
 

@@ -89,7 +89,8 @@ def _order(arranged: Arranged, portions: Portions, longest: int, before: int) ->
         if portions.lengths_drawn:
             assert isinstance(arranged, Stream)
             width = np.array([(arranged.tokens - 1) // rows])
-            return DrawnLengths(seed, width, batch, before, arranged.length, portions.steps)
+            usual, multiple = arranged.length, portions.drawn_multiple
+            return DrawnLengths(seed, width, batch, before, usual, portions.steps, multiple)
         return Streamed(seed, arranged.sizes, batch, before, portions.both_ways, portions.drawn)
     if len(arranged) == 0:
         raise ConfigError(

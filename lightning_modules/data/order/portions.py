@@ -21,6 +21,7 @@ class Portions:
         both_ways: Whether half of the rows of a stream go through the text from its end.
         drawn: Whether the seed says where the rows of a stream begin.
         lengths_drawn: Whether each step of a stream has a length of its own.
+        drawn_multiple: Those lengths are multiples of it.
     """
 
     seed: int
@@ -32,6 +33,7 @@ class Portions:
     both_ways: bool = False
     drawn: bool = False
     lengths_drawn: bool = False
+    drawn_multiple: int = 1
 
     def micro_batches(self, world_size: int = 1) -> int:
         """Forward passes per optimiser step on one rank.

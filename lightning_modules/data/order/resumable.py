@@ -21,10 +21,12 @@ class Feeding:
     Attributes:
         ahead: Steps that a thread prepares while the device works on others; 0 prepares each when it is asked for.
         multiple: Rows and what is read of them take sizes that are multiples of it (`Example.widened`).
+        drawn_multiple: Lengths of steps that are drawn are rounded to multiples of it (`lengths.drawn`).
     """
 
     ahead: int = 0
     multiple: int = 1
+    drawn_multiple: int = 1
 
     @property
     def provenance(self) -> dict[str, int]:
@@ -35,7 +37,7 @@ class Feeding:
     def of(cls, trainer: pl.Trainer | None) -> "Feeding":
         """That of the device of a Trainer: a GPU works ahead of the program, and is fast on sizes that it has met."""
         on_gpu = trainer is not None and trainer.strategy.root_device.type == "cuda"
-        return cls(ahead=2, multiple=16) if on_gpu else PLAIN
+        return cls(ahead=2, multiple=16, drawn_multiple=8) if on_gpu else PLAIN
 
 
 PLAIN = Feeding()

@@ -161,10 +161,12 @@ class DrawnLengths(BySequences):
         sizes: One number, the positions of a row.
         usual: The usual length of a step.
         most: Steps for which lengths are needed.
+        multiple: Lengths are multiples of it, but where a row of the text is shorter.
     """
 
     usual: int = 0
     most: int = 0
+    multiple: int = 1
 
     @property
     def width(self) -> int:
@@ -173,7 +175,7 @@ class DrawnLengths(BySequences):
 
     @functools.cached_property
     def _drawn(self) -> np.ndarray:
-        return np.minimum(lengths.drawn(self.seed, self.usual, self.most), self.width)
+        return np.minimum(lengths.drawn(self.seed, self.usual, self.most, self.multiple), self.width)
 
     @functools.cached_property
     def _places(self) -> tuple[np.ndarray, np.ndarray]:

@@ -2,7 +2,7 @@
 
 from lightning_modules.data.corpora.reviews import HELD_OUT
 from lightning_modules.tasks.readers.files import Files, Hub
-from lightning_modules.tasks.readers.own_split import Held, nearest
+from lightning_modules.tasks.readers.own_split import Held, Sampled, nearest
 from lightning_modules.tasks.shapes.texts import Texts
 from lightning_modules.tasks.task import Task
 
@@ -63,5 +63,17 @@ ROWS = (
         ),
         licence="no licence stated (film reviews, for research)",
         own_split="a tenth of the 25,000 training reviews is held out, while published scores are on the test set",
+    ),
+    Task(
+        name="imdb_test_5k",
+        title="IMDb, 5,000 test reviews: is the film review positive?",
+        source="Maas et al. 2011, Learning Word Vectors for Sentiment Analysis",
+        shape=Texts(labels=("negative", "positive"), tuned=True),
+        metrics=("accuracy",),
+        rows=Sampled(
+            Files("imdb", label="label", first="text", train="train.jsonl", dev="test.jsonl", within=""), count=5_000
+        ),
+        licence="no licence stated (film reviews, for research)",
+        own_split="of the 25,000 test reviews 5,000 are scored, none of which is in the training set too",
     ),
 )  # fmt: skip

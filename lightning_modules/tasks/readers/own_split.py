@@ -68,6 +68,40 @@ class DevAndTest:
         yield from (row for row in self.reader("train") if row.fault or _words(row) not in held_out)
 
 
+@dataclass(frozen=True)
+class Sampled:
+    """A fixed sample of the dev examples, ordered by the digest of their first text.
+
+    Examples with the words of a training example, or of one that is in the sample, are left out.
+
+    Attributes:
+        reader: Reads the examples of both splits.
+        count: How many are drawn.
+    """
+
+    reader: Files
+    count: int
+
+    @property
+    def origin(self) -> Origin:
+        """Where the files come from."""
+        return self.reader.origin
+
+    def __call__(self, split: Split) -> Iterator[Row]:
+        """The examples of a split; malformed ones are in it, so that it reports them."""
+        if split == "train":
+            yield from self.reader("train")
+            return
+        known, rows = {_words(row) for row in self.reader("train")}, []
+        for row in self.reader("dev"):
+            if row.fault:
+                yield row
+            elif (words := _words(row)) not in known:
+                known.add(words)
+                rows.append(row)
+        yield from sorted(rows, key=lambda row: text_digest(row.first))[: self.count]
+
+
 def nearest(name: str, what: str) -> str:
     """The hint of a missing official data set about the most similar task that is available.
 

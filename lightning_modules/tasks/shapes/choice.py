@@ -24,7 +24,7 @@ from lightning_modules.tasks.reading.own_lines import OwnLine
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.reading.text_vectors import ReaderName
 from lightning_modules.tasks.scores.kept import pack
-from lightning_modules.tasks.settings import FineTuning
+from lightning_modules.tasks.settings import FineTuning, HiddenLayer
 from lightning_modules.tasks.shapes.shape import Scored, Shape
 from lightning_modules.tasks.shapes.texts import TextHead, truncated
 
@@ -194,14 +194,21 @@ class ChoiceHead(TextHead):
         dropout: Dropout on the vector that the product reads.
         reader: What stands for a row.
         pooler: Whether there is a pooler.
+        hidden: A layer before the last one, whose batch norm is over all rows; None for none.
     """
 
     target = RIGHT
 
     def __init__(
-        self, hidden_size: int, options: int, dropout: float, reader: ReaderName = "first", pooler: bool = True
+        self,
+        hidden_size: int,
+        options: int,
+        dropout: float,
+        reader: ReaderName = "first",
+        pooler: bool = True,
+        hidden: HiddenLayer | None = None,
     ) -> None:
-        super().__init__(hidden_size, 1, dropout, reader, pooler)
+        super().__init__(hidden_size, 1, dropout, reader, pooler, hidden=hidden)
         self.options = options
         self.output.register_parameter("bias", None)
 
@@ -321,7 +328,8 @@ class Choice(Shape):
 
     def head(self, hidden_size: int, settings: FineTuning) -> ChoiceHead:
         """A new `ChoiceHead`."""
-        return ChoiceHead(hidden_size, self.options, settings.dropout, settings.reader or "first", settings.pooler)
+        reader, hidden = settings.reader or "first", settings.hidden_layer
+        return ChoiceHead(hidden_size, self.options, settings.dropout, reader, settings.pooler, hidden)
 
     def answers(self, outputs: Sequence[np.ndarray], inputs: ChoiceInputs) -> np.ndarray:
         """Number of the option with the highest score, the first of ties ``[n]``."""

@@ -26,7 +26,7 @@ from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.reading.text_vectors import READERS, ReaderName
 from lightning_modules.tasks.scores.kept import packed
 from lightning_modules.tasks.scores.metrics import METRICS
-from lightning_modules.tasks.settings import FineTuning
+from lightning_modules.tasks.settings import FineTuning, HiddenLayer
 from lightning_modules.tasks.shapes.shape import Head, Scored, Shape
 
 LABEL = "label"  # the name of the target
@@ -180,11 +180,30 @@ class TextInputs:
         return example
 
 
+class _BatchNorm(nn.BatchNorm1d):
+    """Batch norm in full precision. A batch of one row has no variance, and is normalised as in evaluation.
+
+    Attributes:
+        spared: Parameters without weight decay.
+    """
+
+    spared = ("weight", "bias")
+
+    def forward(self, input: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """The rows, each unit over the batch in training and over running means in evaluation."""
+        if len(input) == 1:
+            return F.batch_norm(
+                input.float(), self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
+            )
+        return super().forward(input.float())
+
+
 class TextHead(Head):
     """One answer per item: what stands for its row, BERT's pooler tanh(W h + b), dropout, a linear layer.
 
     Of several rows, which are the orders of two texts, the vectors that the linear layer would read are added. With
-    BERT's reader and pooler this is its classifier (Devlin et al. 2019, section 4.1).
+    BERT's reader and pooler this is its classifier (Devlin et al. 2019, section 4.1). With the reader ``concat``, no
+    pooler and a hidden layer it is ULMFiT's; that layer is initialised as the others, in fastai as torch's layers are.
 
     Args:
         hidden_size: Width d of the backbone, and of the pooler.
@@ -193,6 +212,7 @@ class TextHead(Head):
         reader: What stands for a row, a name of ``READERS``.
         pooler: Whether there is a pooler.
         orders: Rows per item whose vectors are added.
+        hidden: A layer before the last one; None for none.
     """
 
     target = LABEL
@@ -205,14 +225,20 @@ class TextHead(Head):
         reader: ReaderName = "first",
         pooler: bool = True,
         orders: int = 1,
+        hidden: HiddenLayer | None = None,
     ) -> None:
         super().__init__()
         self.reader, self.orders = READERS[reader], orders
         width = self.reader.widths * hidden_size
         self.pooler = nn.Linear(width, hidden_size) if pooler else None
+        width = hidden_size if pooler else width
+        self.hidden = None
+        if hidden is not None:
+            linear, drop = nn.Linear(width, hidden.units), nn.Dropout(hidden.dropout)
+            self.hidden = nn.Sequential(_BatchNorm(width), drop, linear, nn.ReLU(), _BatchNorm(hidden.units))
         self.dropout = nn.Dropout(dropout)
-        self.output = nn.Linear(hidden_size if pooler else width, outputs)
-        for layer in filter(None, (self.pooler, self.output)):
+        self.output = nn.Linear(hidden.units if hidden else width, outputs)
+        for layer in (part for part in self.modules() if isinstance(part, nn.Linear)):
             nn.init.trunc_normal_(layer.weight, std=_STD, a=-2 * _STD, b=2 * _STD)
             nn.init.zeros_(layer.bias)
 
@@ -223,6 +249,8 @@ class TextHead(Head):
             vectors = torch.tanh(self.pooler(vectors))
         if self.orders > 1:
             vectors = vectors.unflatten(0, (-1, self.orders)).sum(1)
+        if self.hidden is not None:
+            vectors = self.hidden(vectors)
         return self.output(self.dropout(vectors))
 
     def adopt_pooler(self, weights: dict[str, Tensor]) -> None:
@@ -254,11 +282,14 @@ class Texts(Shape):
         labels: Names of the classes in the order of their numbers; empty in regression.
         pair: Whether an example is two texts.
         symmetric: Whether the two may change places, as where likeness is asked.
+        tuned: Whether the penalty of the linear model is chosen by cross-validation. By default it is that of
+            scikit-learn.
     """
 
     labels: tuple[str, ...] = ()
     pair: bool = False
     symmetric: bool = False
+    tuned: bool = False
     layouts = frozenset(LAYOUTS)
     measures = {name: metric.description for name, metric in METRICS.items()} | {
         "mismatched_accuracy": "accuracy on dev examples of genres that do not occur in training, 0 to 1"
@@ -267,7 +298,10 @@ class Texts(Shape):
     @property
     def methods(self) -> dict[str, str]:
         """Name of each baseline -> what tables call it."""
-        return super().methods if self.labels else {"majority": "mean label", "tfidf": "TF-IDF + ridge regression"}
+        if not self.labels:
+            return {"majority": "mean label", "tfidf": "TF-IDF + ridge regression"}
+        tfidf = "TF-IDF + logistic regression, tuned" if self.tuned else super().methods["tfidf"]
+        return {**super().methods, "tfidf": tfidf}
 
     @property
     def reads(self) -> int:
@@ -358,7 +392,8 @@ class Texts(Shape):
     def head(self, hidden_size: int, settings: FineTuning) -> TextHead:
         """A new `TextHead`."""
         reader, orders = settings.reader or "first", self.rows_of(settings)
-        return TextHead(hidden_size, self.outputs, settings.dropout, reader, settings.pooler, orders)
+        hidden = settings.hidden_layer
+        return TextHead(hidden_size, self.outputs, settings.dropout, reader, settings.pooler, orders, hidden)
 
     def answers(self, outputs: Sequence[np.ndarray], inputs: TextInputs) -> np.ndarray:
         """Class numbers, or real numbers in regression ``[n]``."""
@@ -384,4 +419,4 @@ class Texts(Shape):
         from lightning_modules.tasks.baselines.linear import linear  # seconds to import, which planning does without
 
         constant = np.bincount(train.labels).argmax() if self.labels else train.labels.mean()
-        return {"majority": np.full(len(dev), constant), "tfidf": linear(train, dev)}
+        return {"majority": np.full(len(dev), constant), "tfidf": linear(train, dev, tuned=self.tuned)}

@@ -5,7 +5,11 @@ import pytest
 
 from lightning_modules.config import ConfigError, identity
 from lightning_modules.data.formats import lengths
+from lightning_modules.data.order.resumable import Feeding
+from lightning_modules.pretraining import fit
 from lightning_modules.systems import SYSTEMS
+from lightning_modules.training.recorder import Interrupted
+from tests.end_to_end.test_training import stop_after
 
 STREAM = {
     "objectives.mlm": None, "objectives.lm.direction": "left_to_right", "model.direction": "left_to_right",
@@ -71,6 +75,60 @@ def test_rows_go_through_the_text_in_every_pass(drawn):
     assert data.real_tokens(300) == 40 * sum(positions)
     assert data.shown(300) == {n: 40 * positions.count(n) for n in set(positions)}
     assert drawn.but(**{"training.batch_size": 40}).tokens() == pytest.approx(40 * sum(positions), rel=0.05)
+
+
+@pytest.mark.parametrize("usual", [41, 70])
+def test_rounded_lengths_are_the_nearest_multiples_that_a_step_can_have(usual):
+    exact, rounded = lengths.drawn(0, usual, 10_000), lengths.drawn(0, usual, 10_000, 8)
+    assert set(rounded % 8) == {0}
+    assert np.abs(rounded - exact).max() <= 4 + (exact.max() > rounded.max())
+    assert lengths.drawn(0, 8, 10_000, 8).min() == 8, "no step is empty"
+    assert rounded.max() <= lengths.longest(usual)
+    assert rounded.mean() == pytest.approx(exact.mean(), rel=0.02)
+    assert np.array_equal(lengths.drawn(0, usual, 10_000, 1), exact)
+
+
+def on_a_gpu(trainer):
+    return Feeding(ahead=2, multiple=16, drawn_multiple=8)
+
+
+def test_on_a_gpu_lengths_are_few_and_costs_count_them(drawn, monkeypatch):
+    system = drawn.but(**{"training.batch_size": 40})
+    plain = list(system.data_module(0).train_dataloader())
+    monkeypatch.setattr(Feeding, "of", on_a_gpu)
+    data = system.data_module(0)
+    positions = [example.inputs.ids.shape[1] for example in data.train_dataloader()]
+    assert len(set(positions)) <= 8 < len({example.inputs.ids.shape[1] for example in plain})
+    assert {length % 8 for length in positions} == {0}
+    assert data.real_tokens(300) == 40 * sum(positions)
+    assert data.shown(300) == {n: 40 * positions.count(n) for n in set(positions)}
+
+
+ROUNDED = {"sizes_in_multiples_of": 16, "drawn_lengths_in_multiples_of": 8}
+
+
+@pytest.mark.parametrize("begun_on_gpu", [True, False])
+def test_a_training_keeps_the_lengths_that_it_began_with(drawn, tmp_path, monkeypatch, begun_on_gpu):
+    """Whatever kind of device it ends on; a record says what they were rounded to, and nothing where nothing was."""
+
+    def on(gpu):
+        monkeypatch.undo()
+        if gpu:
+            monkeypatch.setattr(Feeding, "of", on_a_gpu)
+
+    system = drawn.but(**{"training.steps": 12, "evaluation.points": 4})
+    on(begun_on_gpu)
+    straight = fit(system, 0, tmp_path / "straight")
+    assert straight.execution == (ROUNDED if begun_on_gpu else {})
+    with pytest.raises(Interrupted):
+        fit(system, 0, tmp_path / "resumed", stop=stop_after(7))
+    on(not begun_on_gpu)
+    resumed = fit(system, 0, tmp_path / "resumed")
+    assert resumed.curve == straight.curve
+    assert resumed.cost["real_tokens"] == straight.cost["real_tokens"]
+    assert resumed.execution.get("drawn_lengths_in_multiples_of") == straight.execution.get(
+        "drawn_lengths_in_multiples_of"
+    )
 
 
 def test_a_loader_goes_on_where_it_was(drawn):

@@ -1,5 +1,6 @@
 """Where tasks get their data: folder or hub, several dev sets, splits of our own, caches of what has no pin."""
 
+import dataclasses
 import json
 import logging
 
@@ -10,7 +11,7 @@ from lightning_modules.config import ConfigError
 from lightning_modules.data.corpora.sources import Hub, Origin
 from lightning_modules.tasks import TASKS, fingerprint, pins
 from lightning_modules.tasks.readers import files
-from lightning_modules.tasks.readers.own_split import DevAndTest, Held
+from lightning_modules.tasks.readers.own_split import DevAndTest, Held, Sampled
 
 MNLI = "index\tgenre\tsentence1\tsentence2\tlabel1\tgold_label\n"
 
@@ -77,15 +78,45 @@ class TestOwnSplits:
         assert self.rows(home, texts) == self.rows(home, texts, order=-1)
 
     def test_only_rows_that_say_so_read_a_test_set(self):
-        tasks = [task for task in TASKS.values() if not isinstance(task.rows, DevAndTest)]
+        tasks = [task for task in TASKS.values() if not isinstance(task.rows, (DevAndTest, Sampled))]
         names = [name for task in tasks if task.origin for name in task.origin.every_file]
         assert names
         assert not [name for name in names if "test" in name.rpartition("/")[2] and "latest" not in name]
 
     def test_own_splits_say_so(self):
-        own = {name for name, task in TASKS.items() if isinstance(task.rows, (Held, DevAndTest, files.EachItsOwn))}
+        own = {
+            name for name, task in TASKS.items() if isinstance(task.rows, (Held, DevAndTest, Sampled, files.EachItsOwn))
+        }
         assert own
         assert all(TASKS[name].own_split and not TASKS[name].official for name in own)
+
+
+class TestASample:
+    """Of IMDb: a fixed number of test reviews, none of which says what a training review says."""
+
+    def put(self, home, **texts):
+        for split, rows in texts.items():
+            lines = [json.dumps({"text": text, "label": n % 2}) for n, text in enumerate(rows)]
+            put(home / f"imdb/{split}.jsonl", "\n".join(lines))
+
+    def test_it_is_of_new_texts_whatever_the_order_of_the_file(self, home, monkeypatch):
+        task = dataclasses.replace(TASKS["imdb_test_5k"], rows=Sampled(TASKS["imdb_test_5k"].rows.reader, 20))
+        texts = [*(f"review {n}" for n in range(40)), "SEEN, before!", "review 7."]
+        train = ["seen before", "another"]
+        self.put(home, train=train, test=texts)
+        dev = task.examples("dev")
+        assert (len(dev), len(set(dev.first))) == (20, 20)
+        assert set(dev.first) <= set(texts[:40])
+        assert task.examples("train").first == train
+        gold = dict(zip(dev.first, dev.labels.tolist(), strict=True))
+        assert all(label == int(text.split()[1]) % 2 for text, label in gold.items())
+        self.put(home, test=texts[:40:-1] + texts[:40])  # labels move with the order, texts do not
+        assert task.examples("dev").first == dev.first
+
+    def test_faults_of_both_files_are_named(self, home):
+        self.put(home, train=["one", "two"], test=["", "three"])
+        with pytest.raises(ConfigError, match=r"test\.jsonl, line 1: .*empty text"):
+            TASKS["imdb_test_5k"].examples("dev")
 
 
 class TestDevAndTestTogether:

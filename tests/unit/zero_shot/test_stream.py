@@ -139,6 +139,38 @@ def test_with_the_memory_of_another_row_only_what_is_remembered_differs(tiny, ch
 
 
 @pytest.mark.parametrize(
+    ("shuffled", "moved"),
+    [({"shuffle_from": 4}, range(4, 13)), ({"shuffle_from": 1, "shuffle_to": 5}, range(1, 6)), ({}, range(0))],
+    ids=["beyond", "nearest", "none"],
+)
+def test_tokens_at_some_distances_stand_in_another_order(tiny, monkeypatch, shuffled, moved):
+    window, seen = {"sequence_length": 1, "context": 11, "lead": 16}, {}
+
+    def noting(name):
+        seen[name] = []
+        own = stream.Carries.read
+        monkeypatch.setattr(
+            stream.Carries, "read", lambda *args: seen[name].append(args[2].inputs.ids.flip(1)) or own(*args)
+        )
+
+    noting("plain")
+    plain = read(tiny.but(**XL), **window)
+    monkeypatch.undo()
+    noting("shuffled")
+    found = read(tiny.but(**XL), **window, **shuffled)
+    monkeypatch.undo()
+    noting("of another model")
+    read(tiny.but(**{**LSTM, "evaluation.rows": 4}), **window, **shuffled)
+    before, after, other = (torch.cat(seen[name]) for name in ("plain", "shuffled", "of another model"))
+    at = torch.tensor([distance in moved for distance in range(1, 13)])  # the last token has distance 1
+    assert torch.equal(before[:, ~at], after[:, ~at])
+    assert torch.equal(before[:, at].sort(1).values, after[:, at].sort(1).values)
+    assert (before[:, at] == after[:, at]).float().mean() < 0.5 or not at.any()
+    assert torch.equal(after, other), "all models read the same orders"
+    assert np.array_equal(plain.scores["loss"], found.scores["loss"]) == (not at.any())
+
+
+@pytest.mark.parametrize(
     ("changes", "settings", "names"),
     [
         ({}, {"lead": 5, "sequence_length": 4}, ("measuring.lead 5", "4 positions", "4 or 8")),
@@ -153,8 +185,23 @@ def test_with_the_memory_of_another_row_only_what_is_remembered_differs(tiny, ch
             {"memory_from": "other_row"},
             ("measuring.memory_from", "measuring.context"),
         ),
+        ({}, {"shuffle_from": 4}, ("measuring.shuffle_from 4", "measuring.sequence_length", "measuring.context")),
+        ({}, {"shuffle_to": 4}, ("measuring.shuffle_to 4", "measuring.shuffle_from")),
+        ({}, {"sequence_length": 1, "context": 7, "shuffle_from": 8}, ("measuring.shuffle_from 8", "lower it")),
     ],
-    ids=["cut", "nothing left", "both", "no memory", "no positions", "nothing foreign", "one row", "no carry"],
+    ids=[
+        "cut",
+        "nothing left",
+        "both",
+        "no memory",
+        "no positions",
+        "nothing foreign",
+        "one row",
+        "no carry",
+        "several predicted",
+        "no beginning",
+        "nothing to shuffle",
+    ],
 )
 def test_what_cannot_be_read_is_refused_by_name_before_a_training(tiny, changes, settings, names):
     system = tiny.but(**{**XL, **changes}) if changes is not LSTM else tiny.but(**LSTM)

@@ -1,0 +1,120 @@
+"""kill -9 of the three stages of ULMFiT, and of an SGD whose weights are averaged: the bits are those undisturbed."""
+
+import random
+import signal
+import time
+
+import pytest
+from safetensors.torch import load_file
+
+from ablations.core.store import Records
+from ablations.planning import grids
+from ablations.planning.plan import plan
+from ablations.running.execute import execute
+from lightning_modules.training.recorder import CHECKPOINT
+from tests import tiny
+from tests.depth import SEED, depth
+from tests.faults.support import attempts, contents, until
+
+MOMENTS = depth(2, 15)
+SMALL = """\
+  model.num_layers: 2
+  model.hidden_size: 16
+  model.embedding_size: 8
+  model.output_size: 8
+  format.sequence_length: 16
+  training.batch_size: 4
+  evaluation.sequences: 8
+  evaluation.rows: 4
+"""
+ULMFIT = """\
+question: Do stages that are killed end as if they were not?
+base: ulmfit
+set:
+  data.corpora: ["{corpus}"]
+  data.tokenizer.vocab_size: 70
+{small}  evaluation.points: 2
+  training.steps: 30
+  training.start:
+    data.corpora: ["{other}"]
+    data.tokenizer.vocab_size: 64
+    training.steps: 30
+    optimizer.peak_lr: 1.0e-3
+    optimizer.rate_divisor: 1.0
+  finetuning.protocol: ulmfit
+  finetuning.train_examples: 32
+  finetuning.epochs: 4
+  finetuning.batch_size: 8
+  finetuning.window: 8
+  finetuning.max_length: 32
+  finetuning.precision: fp32
+axes:
+  start: [from the language model]
+variants:
+  start: {{from the language model: {{}}}}
+baseline: {{start: from the language model}}
+seeds: 1
+tasks: [bigram_shift]
+scales:
+  smoke: {{description: seconds}}
+metrics:
+  - {{name: bigram_shift.accuracy, better: higher, label: accuracy}}
+"""
+AVERAGED = """\
+question: Does a training whose weights are averaged, and that is killed, end as if it were not?
+base: awd_lstm
+set:
+  data.corpora: ["{corpus}"]
+  data.tokenizer.vocab_size: 70
+{small}  evaluation.points: 20
+  training.steps: 60
+  optimizer.algorithm: sgd
+  optimizer.peak_lr: 10.0
+  optimizer.nonmonotone_interval: 2
+axes:
+  start: [averaged]
+variants:
+  start: {{averaged: {{}}}}
+baseline: {{start: averaged}}
+seeds: 1
+scales:
+  smoke: {{description: seconds}}
+metrics:
+  - {{name: heldout.next_loss, better: lower, label: "held-out loss (nats)"}}
+"""
+
+
+def killed_in(child, checkpoint, after):
+    """Kills a launcher that has made a checkpoint of a run, or of the next step where there was one, and goes on."""
+
+    def stamp():
+        return checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
+
+    before = stamp()
+    until(lambda: child.poll() is not None or stamp() != before)
+    time.sleep(after)
+    child.kill()
+    assert child.wait() == -signal.SIGKILL, child.stdout.read()
+
+
+@pytest.mark.parametrize(("written", "runs"), [(ULMFIT, 3), (AVERAGED, 1)], ids=["ulmfit", "averaged"])
+def test_what_is_killed_ends_in_the_same_bits(cached, begin, written, runs):
+    """Checkpoints after every step; metrics, curve and weights are those of a training that nothing disturbs."""
+    names = {name: tiny.text(cached / name, documents) for name, documents in (("corpus", 12), ("other", 24))}
+    grid = cached / "recurrent.yaml"
+    grid.write_text(written.format(small=SMALL, **names), encoding="utf-8")
+    reference, records, noise = Records(cached / "reference"), Records(cached / "results"), random.Random(SEED)
+    found = plan(grids.read(grid), "smoke", records=reference)
+    execute(found, reference, "inline")
+    for run_id in (run.id for run in found.runs):
+        checkpoint = records.work_folder(run_id) / CHECKPOINT
+        for _ in range(MOMENTS):
+            killed_in(begin("launch", grid, records.folder), checkpoint, noise.uniform(0.0, 0.05))
+    child = begin("launch", grid, records.folder)
+    assert child.wait() == 0, child.stdout.read()
+    assert len(contents(reference)) == runs
+    assert contents(records) == contents(reference)
+    assert all(len(story) > MOMENTS for story in attempts(records).values())
+    for run_id in contents(reference):
+        one, other = (load_file(place.weights(run_id)) for place in (reference, records))
+        assert all(other[name].equal(tensor) for name, tensor in one.items())
