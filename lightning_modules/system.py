@@ -24,6 +24,7 @@ from lightning_modules.data.baselines import pair_edges
 from lightning_modules.data.formats import lengths
 from lightning_modules.data.formats.input_format import LABELS
 from lightning_modules.data.text.characters import spelt
+from lightning_modules.data.text.tokenizer import Vocabulary as Pieces
 from lightning_modules.draws import Draws, continued
 from lightning_modules.evaluation import Evaluation
 from lightning_modules.objectives import LanguageModel, MaskedLM, Objective, Objectives, SentencePair, neighbours
@@ -486,7 +487,10 @@ def _prepare(
     With ``targets_only`` no other last states are read, as in a training step.
     """
     tokens = tokens.with_cls_last() if cls_last else tokens
-    example = Example.of(spelt(tokens, vocabulary) if characters else tokens)
+    if characters:
+        assert isinstance(vocabulary, Pieces), "that of a store"
+        tokens = spelt(tokens, vocabulary)
+    example = Example.of(tokens)
     example.visible = example.visible.toward(direction)
     for objective in objectives:
         example = objective.corrupt(example, draws, vocabulary)

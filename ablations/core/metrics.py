@@ -41,7 +41,7 @@ METRICS: dict[str, str] = {
     "heldout.previous_bigram_loss": "the same loss of the bigram baseline: counts of right neighbours, nats",
     "heldout.next_word_loss": "mean loss of next words on held-out text, rare ones as one, given those before, nats",
     "heldout.next_word_accuracy": "share of next words predicted correctly, rare ones as one, 0 to 1",
-    "heldout.previous_word_loss": "mean loss of previous words on held-out text, rare ones one, given those after, nats",
+    "heldout.previous_word_loss": "mean loss of previous words on held-out text, rare ones as one, given later ones",
     "heldout.previous_word_accuracy": "share of previous words predicted correctly, rare ones as one, 0 to 1",
     "heldout.word_perplexity": "mean of the perplexities of next and previous words, or that of one direction",
     "heldout.permuted_loss": "mean loss of the same hidden tokens in a random order, each given those before it, nats",

@@ -80,8 +80,8 @@ class Recurrent(Backbone):
     )
     cell_size: int | None = knob(
         None,
-        "Cells of a layer, whose outputs are projected to its units: 4,096 over 512 in ELMo. By default as many as it "
-        "has units, which are not projected.",
+        "Cells of a layer, whose outputs are projected to its units: 4,096 over 512 in ELMo. By default that of its "
+        "units, which are not projected.",
         neutral=None,
         ge=1,
         le=LARGEST["hidden_size"],
@@ -94,7 +94,7 @@ class Recurrent(Backbone):
     )
     characters: CharacterEncoder | None = knob(
         None,
-        "Words are read by their characters, and projected to embedding_size; there is no table of pieces (ELMo). All "
+        "Words are read by their characters, and projected to embedding_size. There is no table of pieces (ELMo). All "
         "pieces of a word have its states.",
         neutral=None,
     )

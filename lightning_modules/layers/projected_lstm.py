@@ -74,7 +74,8 @@ class ProjectedLSTM(nn.Module):
             shares = torch.addmm(self.bias, x.to(self.bias.dtype).transpose(0, 1).flatten(0, 1), self.input.T)
             shares = shares.view(x.shape[1], x.shape[0], -1)
             if before is None:
-                before = tuple(shares.new_zeros(len(x), width) for width in self.projection.shape)
+                width, count = self.projection.shape
+                before = shares.new_zeros(len(x), width), shares.new_zeros(len(x), count)
             outputs, cells = _Recurrence.apply(shares, recurrent, self.projection, *before, *self.clips)
         if sizes is None:
             return outputs.transpose(0, 1), (outputs[-1], cells[-1])

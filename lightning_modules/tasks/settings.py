@@ -48,8 +48,8 @@ class Features(Settings):
     )
     place: Literal["input", "output", "both"] = knob(
         "input",
-        "Where the mixture is read: it goes to the BiLSTM (input), the head reads it with the BiLSTM's states "
-        "(output), or both, each with weights of its own.",
+        "Where the mixture is read: by the BiLSTM (input), by the head with the BiLSTM's states (output), or both. "
+        "Each place has weights of its own.",
         neutral="input",
     )
     vectors: WordVectors | None = knob(

@@ -35,7 +35,7 @@ def spelt(tokens: Tokens, vocabulary: Vocabulary) -> Tokens:
     rows, which = np.unique(_rows(ids[real], begins[real], vocabulary).view(_AS_ONE), return_inverse=True)
     words[begins] = which.ravel()
     known = _known(vocabulary)
-    own = np.array([known.get(row, vocabulary.unk) for row in map(bytes, rows.ravel())])
+    own = np.array([known.get(row.tobytes(), vocabulary.unk) for row in rows.ravel()])
     table = rows.view(np.int16).reshape(-1, LONGEST).copy()
     spelling = Characters(torch.from_numpy(table), torch.from_numpy(own), torch.from_numpy(words))
     return replace(tokens, characters=spelling)
@@ -54,7 +54,7 @@ def _known(vocabulary: Vocabulary) -> dict[bytes, int]:
     pieces = pieces[(pieces >= len(SPECIALS)) & (np.diff(_spelling(vocabulary)[1])[pieces] <= _ROOM)]
     pieces = np.concatenate([[vocabulary.cls, vocabulary.sep], pieces])
     rows = _rows(pieces, np.ones(len(pieces), dtype=bool), vocabulary).view(_AS_ONE).ravel()
-    return dict(zip(map(bytes, rows[::-1]), pieces[::-1].tolist(), strict=True))
+    return {row.tobytes(): piece for row, piece in zip(rows[::-1], pieces[::-1].tolist(), strict=True)}
 
 
 def _rows(ids: np.ndarray, begins: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
