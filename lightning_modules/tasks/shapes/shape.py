@@ -196,7 +196,7 @@ class Shape(ABC):
     def idle(self) -> dict[str, str]:
         """Settings of a fine-tuning that cannot act on this shape -> why, worded to follow the name of a task."""
         unread = "is answered from single positions, so nothing represents its texts"
-        idle = {} if self.reads else dict.fromkeys(("reader", "pooler", "hidden_layer"), unread)
+        idle: dict[str, str] = {} if self.reads else dict.fromkeys(("reader", "pooler", "hidden_layer"), unread)
         idle["span_beam"] = "is not answered by a span of a passage"
         if not self.symmetric:
             idle["both_orders"] = "has no two texts that could change places"
