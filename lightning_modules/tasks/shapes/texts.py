@@ -400,6 +400,10 @@ class Texts(Shape):
         stacked = np.stack(outputs)
         return stacked.argmax(1) if self.labels else stacked[:, 0]
 
+    def probabilities(self, outputs: Sequence[np.ndarray]) -> np.ndarray | None:
+        """Softmax over the classes ``[n classes]``; None in regression."""
+        return torch.from_numpy(np.stack(outputs)).double().softmax(1).numpy() if self.labels else None
+
     def score(self, answers: np.ndarray, examples: TextExamples, metrics: Sequence[str]) -> Scored:
         """Each metric over its part of the examples: ``mismatched_accuracy`` is for the part ``mismatched``."""
         scores = {}
