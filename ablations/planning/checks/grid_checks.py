@@ -29,7 +29,7 @@ from ablations.planning.cells import (
     probes,
     too_many,
 )
-from ablations.planning.checks import asking_checks, claim_checks
+from ablations.planning.checks import asking_checks, claim_checks, mean_checks
 from ablations.planning.search import combinations, search_at
 from ablations.schema.grid import FINETUNING, START, STEPS, SYSTEM_AXIS, Grid
 from lightning_modules.config import ConfigError, did_you_mean, diff, knob, paths
@@ -98,6 +98,7 @@ def _mentioned(grid: Grid) -> Iterable[tuple[Path_, str]]:
         yield from ((("variance_groups", n, path), path) for path in group)
     for n, claim in enumerate(grid.claims):
         yield from (((*where, path), path) for where, side in claim_checks.places(n, claim) for path in side)
+    yield from mean_checks.mentioned(grid)
     for n, source in enumerate(grid.published):
         yield from ((("published", n, "match", column), path) for column, path in source.match.items())
     for n, group in enumerate(grid.zip):
@@ -304,7 +305,8 @@ def _check_selections(grid: Grid, layouts: Mapping[str, Layout], document: Docum
     doubtful = {where[where.index("axes") + 1] for where in wrong if "axes" in where}
     rows = {scale: [as_printed(grid, scale, row) for row in plan.kept] for scale, plan in layouts.items()}
     claim_checks.check_groups(grid, rows, document)
-    every = [row for of_scale in rows.values() for row in of_scale]
+    mean_checks.check(grid, rows, document)
+    every = [row for of_scale in rows.values() for row in (*of_scale, *mean_checks.rows_of(grid, of_scale))]
     dropped: list[Values] = [row for plan in layouts.values() for row, _ in plan.excluded]
     for n, rule in enumerate(grid.exclude):
         if set(rule.when) <= set(grid.axes) and not any(agrees(row, rule.when) for row in dropped):
