@@ -29,7 +29,7 @@ from ablations.planning.cells import (
     probes,
     too_many,
 )
-from ablations.planning.checks import asking_checks, claim_checks, mean_checks
+from ablations.planning.checks import asking_checks, claim_checks, mean_checks, saving_checks
 from ablations.planning.search import combinations, search_at
 from ablations.schema.grid import FINETUNING, START, STEPS, SYSTEM_AXIS, Grid
 from lightning_modules.config import ConfigError, did_you_mean, diff, knob, paths
@@ -77,6 +77,8 @@ def references(grid: Grid, document: Document) -> None:
         _check_measured(grid, ("claims", n, "metric"), claim.metric, document)
         if claim.official:
             _check_measured(grid, ("claims", n, "official"), claim.official, document)
+    for n, saving in enumerate(grid.savings):
+        _check_measured(grid, ("savings", n, "metric"), saving.metric, document)
     claim_checks.check_judged(grid, document)
     figure = grid.figure
     if figure is None:
@@ -99,6 +101,7 @@ def _mentioned(grid: Grid) -> Iterable[tuple[Path_, str]]:
     for n, claim in enumerate(grid.claims):
         yield from (((*where, path), path) for where, side in claim_checks.places(n, claim) for path in side)
     yield from mean_checks.mentioned(grid)
+    yield from saving_checks.mentioned(grid)
     for n, source in enumerate(grid.published):
         yield from ((("published", n, "match", column), path) for column, path in source.match.items())
     for n, group in enumerate(grid.zip):
@@ -306,6 +309,7 @@ def _check_selections(grid: Grid, layouts: Mapping[str, Layout], document: Docum
     rows = {scale: [as_printed(grid, scale, row) for row in plan.kept] for scale, plan in layouts.items()}
     claim_checks.check_groups(grid, rows, document)
     mean_checks.check(grid, rows, document)
+    saving_checks.check(grid, rows, document)
     every = [row for of_scale in rows.values() for row in (*of_scale, *mean_checks.rows_of(grid, of_scale))]
     dropped: list[Values] = [row for plan in layouts.values() for row, _ in plan.excluded]
     for n, rule in enumerate(grid.exclude):
