@@ -23,6 +23,7 @@ from lightning_modules.data.text.tokenizer import Vocabulary
 from lightning_modules.draws import permutation
 from lightning_modules.objectives import LanguageModel
 from lightning_modules.tasks import validation
+from lightning_modules.tasks.reading.layout import MARKS
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.scores.kept import packed_probabilities
 from lightning_modules.tasks.settings import FineTuning
@@ -188,6 +189,7 @@ class TaskData(pl.LightningDataModule):
     own: Encoder | None = None
     language_model: LanguageModel | None = None
     characters: bool = False
+    backward: bool = False
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -225,6 +227,7 @@ class TaskData(pl.LightningDataModule):
         else:
             examples = validation.examples(name, split, share)
         pieces = Pieces.of(examples.texts(), self.encoder)
+        pieces = pieces.backward(self.settings.max_length - MARKS) if self.backward else pieces
         return self.task.shape.inputs(examples, pieces, self.encoder.vocabulary, self.settings)
 
     def shown(self, inputs: Inputs) -> Inputs:

@@ -41,6 +41,7 @@ from lightning_modules.tasks.settings import OF_SOME_SHAPES
 
 _KNOB = re.compile(r"[a-z][a-z0-9_.]*")
 _LABELS = {"name", "paper"}
+_ORDER = "format.sentence_order"
 _MOST_BUILT = 2_000  # cells per scale that reading a grid builds; a plan builds all its cells
 
 
@@ -406,8 +407,10 @@ def _check_starts(grid: Grid, scale: str, plan: Layout, document: Document) -> N
         for combination in combinations(search) if search else [{}]:
             with contextlib.suppress(ConfigError):  # of the search, which has checks of its own
                 ancestors.append(workshop.system({**row, **combination}).trunks[-1])
+    orders = {ancestor.format.sentence_order for ancestor in ancestors}
+    second = {_ORDER} if orders == {"text", "backward"} else set[str]()  # two chains, as ULMFiT's
     others = [other for other in ancestors[1:] if other.essence() != ancestors[0].essence()]
-    if differing := {path for other in others for path in diff(ancestors[0], other)} - _LABELS:
+    if differing := {path for other in others for path in diff(ancestors[0], other)} - _LABELS - second:
         where = _written(grid, scale, plan.kept[0], START)
         text = f"the cells would continue from pretrainings that differ in {', '.join(sorted(differing))}"
         document.complain(where, f"{text}. Name these knobs in {START}, so that all continue from the same one.")
