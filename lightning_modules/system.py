@@ -315,6 +315,11 @@ class System(Settings):
         return functools.partial(_prepare, objectives, characters=self.reads_characters, **form)
 
     @property
+    def reads_backward(self) -> bool:
+        """Whether its text is reversed token by token."""
+        return self.format.kind == "stream" and self.format.sentence_order == "backward"
+
+    @property
     def reads_characters(self) -> bool:
         """Whether the model reads words by their characters."""
         return CHARACTERS in self.model.supports

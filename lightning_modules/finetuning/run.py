@@ -73,9 +73,13 @@ class FinetuningRun:
             return TaskData(
                 *self._of_data,
                 language_model=self.settings.language_model(self.system),
-                characters=self.system.reads_characters,
+                **self._as_read,
             )
-        return FeatureData(*self._of_data, characters=self.system.reads_characters, frozen=self._frozen)
+        return FeatureData(*self._of_data, **self._as_read, frozen=self._frozen)
+
+    @property
+    def _as_read(self) -> dict[str, bool]:
+        return {"characters": self.system.reads_characters, "backward": self.system.reads_backward}
 
     @property
     def _of_data(self) -> tuple[Data, Task, FineTuning, int, Encoder | None]:

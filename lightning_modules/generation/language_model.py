@@ -101,9 +101,16 @@ def check_predicts_next(system: System, name: str) -> LanguageModel:
         name: What messages call the model.
 
     Raises:
-        ConfigError: For a model that fills masks or reads from right to left.
+        ConfigError: For a model that fills masks, reads from right to left or reads reversed text.
     """
     lm = system.objectives.lm
+    if system.reads_backward:
+        raise ConfigError(
+            [
+                f"{name} reads reversed text (format.sentence_order backward), and texts are asked and written from "
+                "their beginning. Choose a model with format.sentence_order text."
+            ]
+        )
     if lm is not None and NEXT in lm.targets:
         return lm
     trained = ", ".join(f"'{name}'" for name, _ in system.objectives.present())

@@ -27,6 +27,7 @@ def check(system: System, task: str, settings: FineTuning) -> None:
         _without_table(system, settings),
         _mixed(system, settings),
         _in_windows(system, task, settings),
+        _backward(system, task, settings),
         _carried(system, settings),
     ]
     if found := [Problem(f"finetuning.{path}", text) for path, text in filter(None, wrong)]:
@@ -109,6 +110,22 @@ def _in_windows(system: System, task: str, settings: FineTuning) -> tuple[str, s
     if not isinstance(shape, Texts):
         return "window", f"{settings.window} reads a text as a whole, and {task} has no such answer: leave it out"
     return None
+
+
+def _backward(system: System, task: str, settings: FineTuning) -> tuple[str, str] | None:
+    """Texts are reversed whole, as those of pretraining, so each must be read alone."""
+    wrong = [name for name in (task, settings.first) if name and not _is_single(name)]
+    if not system.reads_backward or not wrong:
+        return None
+    return "layout", (
+        f"{wrong[0]} is not answered by a single text, and this model reads reversed text (format.sentence_order "
+        "backward): choose a task of single texts, such as sst2 or imdb, or set format.sentence_order to text"
+    )
+
+
+def _is_single(task: str) -> bool:
+    shape = task_named(task).shape
+    return isinstance(shape, Texts) and not shape.pair
 
 
 def _language_model(system: System, settings: FineTuning) -> tuple[str, str] | None:

@@ -15,7 +15,7 @@ from lightning_modules.data.formats.excerpts import Excerpt, excerpt
 from lightning_modules.data.formats.pairs import Negatives, PairSequences
 from lightning_modules.data.formats.reuse import Rest, ReusedStream
 from lightning_modules.data.formats.running_text import BreakMode, Sequences
-from lightning_modules.data.formats.stream import SentenceOrder, Stream, shuffled
+from lightning_modules.data.formats.stream import ORDERS, SentenceOrder, Stream
 from lightning_modules.data.store import TokenStore
 
 LABELS = {  # by kind of format
@@ -114,7 +114,8 @@ class InputFormat(Settings):
     sentence_order: SentenceOrder = knob(
         "text",
         "Streams: order of the sentences, of held-out text as well. With shuffled it is random, and each sentence is "
-        "a document of its own, so that nothing before it helps to predict it.",
+        "a document of its own, so that nothing before it helps to predict it. With backward all tokens are reversed, "
+        "those of texts in fine-tuning too (ULMFiT's second classifier).",
         neutral="text",
     )
     row_starts: Literal["even", "drawn"] = knob(
@@ -340,7 +341,7 @@ class InputFormat(Settings):
     def arrange(self, store: TokenStore) -> Sequences | PairSequences:
         """The sequences of a store, in the order of the text; the index is cached in its folder."""
         if self.kind == "stream":
-            text = shuffled(store) if self.sentence_order == "shuffled" else store
+            text = ORDERS[self.sentence_order](store)
             ends = self.frame == "document_ends"
             if self.reuse_length is not None:
                 return ReusedStream.of_whole(text, self.sequence_length, ends, self.reuse_length, self.rest)
