@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 import torch
+from jaxtyping import Int
 from pydantic import model_validator
+from torch import Tensor
 
 from lightning_modules.backbones.backbone import LARGEST
 from lightning_modules.backbones.settings import StackSettings
@@ -102,6 +104,10 @@ class Translating:
 
     source: Source
     read: Carry
+
+    def rows(self, which: Int[Tensor, " k"], *, same_sources: bool = False) -> "Translating":
+        """What is needed of some rows, in this order; ``same_sources`` says that each keeps its source."""
+        return Translating(self.source if same_sources else self.source.rows(which), self.read.rows(which))
 
 
 class TransformerEncoderDecoder(TransformerEncoder):

@@ -25,6 +25,11 @@ class Source:
     bias: Float[Tensor, "b 1 1 s"]
     kept: dict[int, tuple[Tensor, Tensor]] | None = None
 
+    def rows(self, which: Int[Tensor, " k"]) -> "Source":
+        """The sources of some rows, in this order."""
+        kept = None if self.kept is None else {name: (k[which], v[which]) for name, (k, v) in self.kept.items()}
+        return Source(self.states[which], self.bias[which], kept)
+
 
 @dataclass(frozen=True, eq=False)
 class Scene:

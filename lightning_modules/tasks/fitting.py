@@ -1,6 +1,6 @@
 """Whether a fine-tuning fits its task and the model that it starts from; known before anything is loaded."""
 
-from lightning_modules.batch import RECURRENT_STATES
+from lightning_modules.batch import RECURRENT_STATES, SOURCE
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.system import System
 from lightning_modules.tasks.reading.layout import LAYOUTS
@@ -20,6 +20,10 @@ def check(system: System, task: str, settings: FineTuning) -> None:
     Raises:
         ConfigError: With every problem, its path below ``finetuning``.
     """
+    if SOURCE in system.model.supports:
+        kind = system.model.get("kind")
+        text = f"reads one sequence, and model.kind {kind} reads a source and a target: choose another model"
+        raise ConfigError([Problem(f"finetuning.{task}", text)])
     wrong = [_layout(name, settings) for name in (task, settings.first) if name]
     wrong += [_segments(system, settings), _language_model(system, settings), _transferred(system, settings)]
     wrong += [_clustered(system, settings), _mixed(system, settings), _in_windows(system, task, settings)]

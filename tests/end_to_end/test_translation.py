@@ -11,8 +11,11 @@ from lightning_modules.config import ConfigError, identity
 from lightning_modules.data.formats import translations
 from lightning_modules.data.formats.translations import Translations
 from lightning_modules.footprint import footprint
+from lightning_modules.generation.language_model import check_predicts_next
 from lightning_modules.pretraining import fit
 from lightning_modules.systems import SYSTEMS
+from lightning_modules.tasks import fitting
+from lightning_modules.tasks.settings import FineTuning
 from lightning_modules.training.recorder import Interrupted
 from lightning_modules.training.weights import WEIGHTS, load_weights
 from tests.translations import parallel_text, tiny_system
@@ -125,6 +128,14 @@ def test_text_of_one_language_is_no_parallel_text(tmp_path, shared_cache):
     store = system.data_module(0).sequences.store
     with pytest.raises(ConfigError, match="is no parallel text"):
         translations.arrange(replace(store, documents=store.documents[::2]), 24)
+
+
+def test_a_fine_tuning_and_a_text_of_its_own_are_refused_by_name():
+    system = tiny_system("multi30k:en-de")
+    with pytest.raises(ConfigError, match=r"model\.kind encoder_decoder reads a source and a target"):
+        fitting.check(system, "cola", FineTuning())
+    with pytest.raises(ConfigError, match="continues no text by itself"):
+        check_predicts_next(system, "mine")
 
 
 def test_the_published_sizes_are_those_of_the_paper_and_the_lecture():
