@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -78,7 +79,7 @@ class FinetuningRun:
         return FeatureData(*self._of_data, **self._as_read, frozen=self._frozen)
 
     @property
-    def _as_read(self) -> dict[str, bool]:
+    def _as_read(self) -> dict[str, Any]:
         return {"characters": self.system.reads_characters, "backward": self.system.reads_backward}
 
     @property

@@ -1,6 +1,6 @@
 """Whether a fine-tuning fits its task and the model that it starts from; known before anything is loaded."""
 
-from lightning_modules.batch import RECURRENT_STATES
+from lightning_modules.batch import RECURRENT_STATES, SOURCE
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.system import System
 from lightning_modules.tasks.reading.layout import LAYOUTS
@@ -20,6 +20,10 @@ def check(system: System, task: str, settings: FineTuning) -> None:
     Raises:
         ConfigError: With every problem, its path below ``finetuning``.
     """
+    if SOURCE in system.model.supports:
+        kind = system.model.get("kind")
+        text = f"reads one sequence, and model.kind {kind} reads a source and a target: choose another model"
+        raise ConfigError([Problem(f"finetuning.{task}", text)])
     wrong = [_layout(name, settings) for name in (task, settings.first) if name]
     wrong += [_segments(system, settings), _language_model(system, settings), _transferred(system, settings)]
     wrong += [
@@ -119,7 +123,7 @@ def _backward(system: System, task: str, settings: FineTuning) -> tuple[str, str
         return None
     return "layout", (
         f"{wrong[0]} is not answered by a single text, and this model reads reversed text (format.sentence_order "
-        "backward): choose a task of single texts, such as sst2 or imdb, or set format.sentence_order to text"
+        "backward). Choose a task of single texts, such as sst2 or imdb, or set format.sentence_order to text."
     )
 
 
