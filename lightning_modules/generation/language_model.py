@@ -105,7 +105,8 @@ def check_predicts_next(system: System, name: str) -> LanguageModel:
     """
     lm = system.objectives.lm
     if SOURCE in system.model.supports:
-        raise ConfigError([f"{name} continues no text by itself: it reads a source. Choose a model of one sequence."])
+        text = f"{name} continues no text by itself: it reads a source. `ablations translate` asks it for translations."
+        raise ConfigError([text])
     if lm is not None and NEXT in lm.targets:
         return lm
     trained = ", ".join(f"'{name}'" for name, _ in system.objectives.present())
