@@ -105,7 +105,8 @@ def check_predicts_next(system: System, name: str) -> LanguageModel:
     """
     lm = system.objectives.lm
     if SOURCE in system.model.supports:
-        raise ConfigError([f"{name} continues no text by itself: it reads a source. Choose a model of one sequence."])
+        text = f"{name} continues no text by itself: it reads a source. `ablations translate` writes its translations."
+        raise ConfigError([text])
     if system.reads_backward:
         raise ConfigError(
             [

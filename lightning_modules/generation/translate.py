@@ -11,17 +11,22 @@ where |y| counts the end too. A beam of 1 is greedy search. A prefix ends at a s
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from lightning_modules.backbones.encoder_decoder import TransformerEncoderDecoder
-from lightning_modules.batch import BEGIN, Example, Target, Tokens, Visibility
+from lightning_modules.batch import BEGIN, SOURCE, Example, Target, Tokens, Visibility
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.data.text.tokenizer import Vocabulary
 from lightning_modules.objectives.language_model import NEXT, LanguageModel
+from lightning_modules.objectives.objective import own_heads
+from lightning_modules.system import System
+
+if TYPE_CHECKING:
+    from lightning_modules.training.pretrain import Pretrain
 
 _AT_ONCE = 256  # rows, prefixes of all sources together
 
@@ -88,6 +93,19 @@ class Translator:
     vocabulary: Vocabulary
     longest: int = 0
     cached: bool = True
+
+    @classmethod
+    def of(cls, module: "Pretrain", system: System, vocabulary: Vocabulary) -> Self:
+        """The translator of a pretraining with trained weights, which is set to evaluation mode.
+
+        Raises:
+            ConfigError: As `check_translates`.
+        """
+        check_translates(system, system.name or "the model")
+        backbone, objective = module.eval().backbone, system.objectives.lm
+        assert isinstance(backbone, TransformerEncoderDecoder)
+        assert objective is not None
+        return cls(backbone, own_heads(module.heads, "lm"), objective, vocabulary, system.model.longest)
 
     @torch.no_grad()
     def translate(self, sources: Sequence[Sequence[int]], beam: Beam | None = None) -> list[Translation]:
@@ -184,6 +202,22 @@ class Translator:
         closed = last.repeat_interleave(len(logits) // len(last))
         others = torch.arange(logits.shape[1], device=logits.device) != self.vocabulary.sep
         return logits.masked_fill(closed[:, None] & others, float("-inf"))
+
+
+def check_translates(system: System, name: str) -> None:
+    """Refuses a system that reads no source.
+
+    Args:
+        system: The system.
+        name: What messages call the model.
+
+    Raises:
+        ConfigError: For a model of one sequence.
+    """
+    if SOURCE not in system.model.supports:
+        kind = system.model.get("kind")
+        text = f"{name} translates nothing: model.kind {kind} reads one sequence. Choose a run of an encoder_decoder."
+        raise ConfigError([text])
 
 
 def _penalty(length: int, beam: Beam) -> float:
