@@ -113,9 +113,11 @@ def _of_kind(base: System) -> dict[str, Any]:
     stated: dict[str, Any] = {}
     if not isinstance(base.model, Transformer):
         usual = flat(type(base.model)())
-        own = {name: as_data(value) for name, value in flat(base.model).items() if value != usual[name]}
+        own = {name: as_data(value) for name, value in flat(base.model).items() if usual.get(name, {}) != value}
         stated |= {"model.kind": base.get("model.kind"), "model.embedding_size": None}  # as wide as its layers
         stated |= {f"model.{name}": value for name, value in own.items() if name not in _SIZES}
+        if base.get("model.direction") == "two_way":
+            stated["model.num_layers"] = base.get("model.num_layers")  # a scale may have one layer, and it needs two
     if base.optimizer.algorithm == "sgd":
         stated["optimizer.algorithm"] = "sgd"
     return stated

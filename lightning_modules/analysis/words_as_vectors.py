@@ -8,11 +8,15 @@ from typing import NamedTuple, Self
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from lightning_modules.backbones.characters import WordsByCharacters
 from lightning_modules.backbones.clustered import ClusteredTable
+from lightning_modules.batch import CHARACTERS, Tokens
 from lightning_modules.config import ConfigError, did_you_mean
+from lightning_modules.data.text.characters import spelt
 from lightning_modules.data.text.encode import Encoder, as_example
-from lightning_modules.data.text.tokenizer import SPECIALS
+from lightning_modules.data.text.tokenizer import SPECIALS, Vocabulary
 from lightning_modules.training.pretrain import Pretrain
 
 
@@ -37,17 +41,24 @@ class WordVectors:
 
     @classmethod
     def of(cls, module: Pretrain, encoder: Encoder) -> Self:
-        """The words of a pretrained model: pieces that start a word, or end one, and contain only letters."""
+        """The words of a pretrained model: pieces that start a word, or end one, and contain only letters.
+
+        A model of characters makes their vectors from these.
+        """
         if isinstance(module.backbone.get_submodule("embeddings.word"), ClusteredTable):
             raise ConfigError(["words as vectors need one word table. There are several with model.embedding_divisor."])
-        vocabulary, table = encoder.vocabulary, module.backbone.get_parameter("embeddings.word.weight")
+        vocabulary, words = encoder.vocabulary, module.backbone.embeddings.word
         marked = vocabulary.ends_word if vocabulary.ends_word.any() else vocabulary.begins_word
         kept = [
             number
             for number, text in enumerate(vocabulary.texts)
             if marked[number] and text.isalpha() and vocabulary.pieces[number] not in SPECIALS
         ]
-        return cls(tuple(vocabulary.texts[number] for number in kept), table.detach().float().numpy()[kept])
+        if isinstance(words, WordsByCharacters):
+            vectors = _of_characters(words, kept, vocabulary)
+        else:
+            vectors = module.backbone.get_parameter("embeddings.word.weight").detach()[kept]
+        return cls(tuple(vocabulary.texts[number] for number in kept), vectors.float().numpy())
 
     @cached_property
     def number(self) -> dict[str, int]:
@@ -84,6 +95,69 @@ class WordVectors:
         return unit(self.vectors - self.vectors.mean(0))
 
 
+@torch.no_grad()
+def _of_characters(words: WordsByCharacters, pieces: Sequence[int], vocabulary: Vocabulary) -> Tensor:
+    """The vectors of pieces that are words, by their characters ``[n e]``."""
+    ids = torch.tensor(pieces)[:, None]
+    none = torch.zeros_like(ids, dtype=torch.bool)
+    characters = spelt(Tokens(ids, none, ~none, sample=torch.arange(len(ids))), vocabulary).characters
+    assert characters is not None
+    return words.of(characters.words, characters.spelt)[:, 0]
+
+
+def _layers(module: Pretrain, encoder: Encoder, ids: Sequence[int]) -> list[Tensor]:
+    """The layers of one sequence."""
+    example = as_example(ids, encoder.vocabulary, characters=CHARACTERS in module.backbone.supports)
+    return module.backbone(example).layers
+
+
+class Occurrence(NamedTuple):
+    """A word in a sentence, and its cosine with another one."""
+
+    word: str
+    sentence: str
+    cosine: float
+
+
+def nearest_occurrences(
+    module: Pretrain, encoder: Encoder, sentence: str, word: str, text: Sequence[str], layer: int = -1, count: int = 3
+) -> list[Occurrence]:
+    """The words of a text whose states are nearest to that of a word in a sentence (Peters et al. 2018, Table 4).
+
+    By cosine of states less the mean of the text, the nearest first; of each sentence the nearest word alone.
+
+    Args:
+        module: A pretrained model.
+        encoder: Its tokenizer.
+        sentence: A sentence with the word.
+        word: The word, case-insensitive.
+        text: Sentences, their words separated by spaces. One that is ``sentence`` is left out.
+        layer: Which states; by default those of the last layer.
+        count: How many.
+
+    Raises:
+        ConfigError: For a sentence without the word, or too long.
+    """
+    own = word_states(module, encoder, [sentence], word)[layer, 0]
+    found = []
+    for other in text:
+        if other == sentence:
+            continue
+        encoded = encoder.fast.encode(other, add_special_tokens=False)
+        with torch.no_grad():
+            layers = _layers(module, encoder, encoded.ids)
+        states, bounds = layers[layer][0, 1:-1].float().numpy(), list(re.finditer(r"\S+", other))
+        first = [next((n for n, (start, _) in enumerate(encoded.offsets) if start >= m.start()), None) for m in bounds]
+        found += [(m.group(), other, states[n]) for m, n in zip(bounds, first, strict=True) if n is not None]
+    mean = np.mean([state for _, _, state in found], axis=0)
+    cosines = unit(np.stack([state for _, _, state in found]) - mean) @ unit((own - mean)[None])[0]
+    best: dict[str, Occurrence] = {}
+    for place in np.argsort(-cosines, kind="stable").tolist():
+        name, other, _ = found[place]
+        best.setdefault(other, Occurrence(name, other, float(cosines[place])))
+    return list(best.values())[:count]
+
+
 def unit(vectors: np.ndarray) -> np.ndarray:
     """Rows scaled to length 1; rows of zeros are unchanged."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
@@ -113,7 +187,7 @@ def word_states(module: Pretrain, encoder: Encoder, sentences: Sequence[str], wo
         encoded = encoder.fast.encode(sentence, add_special_tokens=False)
         where = [n for n, (start, end) in enumerate(encoded.offsets, 1) if start < place.end() and end > place.start()]
         try:
-            layers = module.backbone(as_example(encoded.ids, encoder.vocabulary)).layers
+            layers = _layers(module, encoder, encoded.ids)
         except ValueError as error:  # the position table is too short
             raise ConfigError([f"the sentence is too long: {error}"]) from None
         states.append(torch.stack([layer[0, where].float().mean(0) for layer in layers]))

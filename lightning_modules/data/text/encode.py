@@ -23,13 +23,16 @@ from lightning_modules.files import read_text
 _MOST_WORDS = 3_000_000  # distinct words remembered, about 0.5 GB
 
 
-def as_example(ids: Sequence[int], vocabulary: Vocabulary) -> Example:
-    """One sequence for a backbone: the ids between [CLS] and [SEP], without corruption and targets."""
+def as_example(ids: Sequence[int], vocabulary: Vocabulary, *, characters: bool = False) -> Example:
+    """One sequence for a backbone: the ids between [CLS] and [SEP], without corruption and targets.
+
+    With ``characters`` for a model that reads words by these.
+    """
     row = torch.tensor([[vocabulary.cls, *ids, vocabulary.sep]])
     special = torch.zeros_like(row, dtype=torch.bool)
     special[0, [0, -1]] = True
     tokens = Tokens(row, special, torch.ones_like(special), sample=torch.zeros(1, dtype=torch.int64))
-    return Example.of(spelt(tokens, vocabulary))
+    return Example.of(spelt(tokens, vocabulary) if characters else tokens)
 
 
 class _Numbers(dict):

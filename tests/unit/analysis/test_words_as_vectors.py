@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from lightning_modules.analysis.words_as_vectors import WordVectors, nearest_alike, word_states
+from lightning_modules.analysis.words_as_vectors import (
+    WordVectors,
+    nearest_alike,
+    nearest_occurrences,
+    word_states,
+)
 from lightning_modules.config import ConfigError
 from lightning_modules.data import Vocabulary
 from lightning_modules.data.store import tokenizer_file
@@ -105,3 +110,26 @@ def test_how_many_have_their_nearest_in_their_own_group():
     assert nearest_alike(vectors, "abab") == 0
     assert nearest_alike(vectors * 3, "aabb") == 4
     assert nearest_alike(np.ones((4, 2)), "aabb") is None
+
+
+def test_words_by_characters_have_vectors_and_neighbours_too(tiny):
+    own = {
+        "model.kind": "lstm", "model.characters": {"filters": [4, 8], "size": 4, "highways": 1}, "model.hidden_size": 8,
+        "model.embedding_size": 8, "model.direction": "two_way", "model.num_layers": 2, "objectives.mlm": None,
+        "objectives.lm": {"direction": "two_way", "units": "words"},
+    }  # fmt: skip
+    system = tiny.but(**own)
+    encoder = Encoder(tokenizer_file(system.data), system.data.tokenizer.kind)
+    module = system.build(0).eval()
+    words = WordVectors.of(module, encoder)
+    assert words.vectors.shape == (len(words.words), 8)
+    assert len({vector.tobytes() for vector in words.vectors}) == len(words.words)
+    text = ["w01 w02 w03", "w11 w12", "w02 w30"]
+    found = nearest_occurrences(module, encoder, "w05 w02", "w02", [*text, "w05 w02"], layer=0, count=2)
+    assert {(one.word, one.sentence) for one in found} == {("w02", text[0]), ("w02", text[2])}, "layer 0 has no context"
+    assert found[1].cosine == pytest.approx(1.0, abs=1e-5)
+    above = nearest_occurrences(module, encoder, "w05 w02", "w02", text)
+    assert [one.cosine for one in above] == sorted((one.cosine for one in above), reverse=True)
+    assert above[0].cosine < 1.0 - 1e-6
+    with pytest.raises(ConfigError, match="the word 'w40' is not in the sentence"):
+        nearest_occurrences(module, encoder, "w01", "w40", text)
