@@ -18,7 +18,7 @@ _CLASSES = 2
 def problem(task: str) -> str:
     """Why a task has no such mean, worded to follow its name; empty if it has one."""
     if task not in TASKS or TASKS[task].shape.classes != _CLASSES:
-        return f"has not {_CLASSES} classes, and records keep no labels. With two, answers and scores give them"
+        return f"has not {_CLASSES} classes. Of {_CLASSES} alone, an answer and whether it is right give the label"
     return ""
 
 

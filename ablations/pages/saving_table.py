@@ -23,14 +23,14 @@ def sheets(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None
     if not found:
         return None
     reading = Sheet(
-        ["labels", "with", "score", "as good as", "with times the labels", "seeds"],
+        ["labels", "with", "score", "as good as", "with this multiple of the labels", "seeds"],
         [
             [f"{count:,}", cell_text(asked.a), fixed(score, 3), cell_text(asked.b), one.text(), one.n]
             for asked, count, score, one, _ in found
         ],
         left=2,
         notes=_notes(measured),
-        brief=["as good as", "with times the labels", "seeds"],
+        brief=["as good as", "with this multiple of the labels", "seeds"],
     )
     everything = Sheet(
         ["a", "b", "metric", "labels", "score", "times", "low", "high", "curve from", "curve to", "seeds"],

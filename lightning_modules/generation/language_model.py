@@ -110,8 +110,8 @@ def check_predicts_next(system: System, name: str) -> LanguageModel:
     if system.reads_backward:
         raise ConfigError(
             [
-                f"{name} reads reversed text (format.sentence_order backward), and this reads and writes texts from "
-                "their beginning. Choose a model with format.sentence_order text."
+                f"{name} reads reversed text (format.sentence_order backward), and prompts are not reversed. Choose a "
+                "model with format.sentence_order text."
             ]
         )
     if lm is not None and NEXT in lm.targets:

@@ -122,8 +122,8 @@ def _backward(system: System, task: str, settings: FineTuning) -> tuple[str, str
     if not system.reads_backward or not wrong:
         return None
     return "layout", (
-        f"{wrong[0]} is not answered by a single text, and this model reads reversed text (format.sentence_order "
-        "backward). Choose a task of single texts, such as sst2 or imdb, or set format.sentence_order to text."
+        f"{wrong[0]} is not answered by a single text. This model reads reversed text (format.sentence_order "
+        "backward). Choose a task of single texts, such as sst2 or imdb, or set format.sentence_order to text"
     )
 
 
