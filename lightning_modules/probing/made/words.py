@@ -67,9 +67,9 @@ def word_class(sentences: Sequence[Sentence], count: int, purpose: str) -> list[
 
     Classes are known by lists of closed ones. A noun (class 0) follows a determiner: "the play". A verb (class 1)
     follows a modal auxiliary or a pronoun, "they play". It also follows "to", where it has no -s and follows one of
-    these elsewhere. Either is of small letters, and a determiner, a preposition or a conjunction comes next. Each form is as
-    frequent in either class, for each of these three, each place in steps of eight words and each length in steps of
-    sixteen. So the form says nothing, and what follows very little. A reader needs the word in front. Noise: a few
+    these elsewhere. Either is of small letters, and a determiner, a preposition or a conjunction comes next. Each form
+    is as frequent in either class, for each of these three, each place in steps of eight words and each length in steps
+    of sixteen. So the form says nothing, and what follows very little. A reader needs the word in front. Noise: a few
     nouns after "to" count as verbs ("addition to work"), and a few adjectives as nouns.
     """
     found = [

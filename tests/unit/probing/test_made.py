@@ -159,9 +159,11 @@ def test_what_each_class_is(data):
 
 def test_a_noun_follows_a_determiner_and_a_verb_a_pronoun_with_the_same_forms(data):
     (one,) = [probe for probe in MADE if probe.name == "word_class"]
-    for examples, places in zip(one.examples(data)[:2], one.examples(data)[2:], strict=True):
-        read = [(text.split()[place - 1 : place + 1], label) for text, label, place in
-                zip(examples.first, examples.labels.tolist(), places, strict=True)]  # fmt: skip
+    parts = one.examples(data)
+    for examples, places in ((parts.train, parts.train_words), (parts.test, parts.test_words)):
+        assert places is not None
+        rows = zip(examples.first, examples.labels.tolist(), places.tolist(), strict=True)
+        read = [(text.split()[place - 1 : place + 1], label) for text, label, place in rows]
         assert all(before.lower() in (("they",) if label else ("the", "a")) for (before, _), label in read)
         nouns, verbs = (Counter(word for (_, word), of in read if of == label) for label in (0, 1))
         assert nouns == verbs
