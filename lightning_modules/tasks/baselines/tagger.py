@@ -10,12 +10,14 @@ VERSION = 1  # raise when the same sentences would have other tags
 _EDGES = range(1, 5)  # letters at either end of a word
 
 
-def by_letters(train: Sequence[Sequence[str]], tags: Sequence[np.ndarray], dev: Sequence[Sequence[str]]) -> list[np.ndarray]:
+def by_letters(
+    train: Sequence[Sequence[str]], tags: Sequence[np.ndarray], dev: Sequence[Sequence[str]]
+) -> list[np.ndarray]:
     """The tags of the words of each sentence ``n x [k]``, by a linear support vector machine.
 
-    It sees the word, its first and last letters, its shape (capitals, small letters, digits, others), and word and shape
-    of both neighbours. Each word is tagged by itself, so that it knows no tags of neighbours. Where all training words
-    have one tag, it gives that.
+    It sees the word, its first and last letters, its shape (capitals, small letters, digits, others), and the word and
+    shape of both neighbours. Each word is tagged by itself, so that it knows no tags of neighbours. Where all training
+    words have one tag, it gives that.
 
     Args:
         train: The words of the training sentences.
@@ -29,7 +31,9 @@ def by_letters(train: Sequence[Sequence[str]], tags: Sequence[np.ndarray], dev: 
     from sklearn.svm import LinearSVC
 
     seen = DictVectorizer()
-    model = LinearSVC(random_state=0).fit(_indexed(seen.fit_transform(chain.from_iterable(map(_features, train)))), known)
+    model = LinearSVC(random_state=0).fit(
+        _indexed(seen.fit_transform(chain.from_iterable(map(_features, train)))), known
+    )
     answers = model.predict(_indexed(seen.transform(chain.from_iterable(map(_features, dev)))))
     return np.split(answers, np.cumsum([len(words) for words in dev])[:-1])
 

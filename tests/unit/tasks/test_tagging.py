@@ -181,7 +181,9 @@ class TestScores:
     def test_the_linear_tagger_knows_new_names_by_their_capitals_alone(self):
         texts = [("saw", name, "today") for name in ("Anna", "Berta", "Clara", "Dora")] * 2
         rows = [Sentence(words, ("O", "B-X", "O"), n) for n, words in enumerate(texts)]
-        rows += [Sentence(("saw", word, "today"), ("O", "O", "O"), 9) for word in ("nothing", "it", "trees", "rain")] * 2
+        rows += [
+            Sentence(("saw", word, "today"), ("O", "O", "O"), 9) for word in ("nothing", "it", "trees", "rain")
+        ] * 2
         train = SHAPE.read(rows, "made")
         new = [("saw", "Emil", "today"), ("saw", "emil", "today")]
         dev = SHAPE.read([Sentence(words, ("O", "B-X", "O"), n) for n, words in enumerate(new)], "made")
