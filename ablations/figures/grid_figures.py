@@ -34,7 +34,7 @@ FIGURES = {  # name -> its function, its caption, and what its marks mean
     "mixes": (
         mixes,
         "The share of each layer in what a task network reads, each seed and their mean.",
-        "thick lines: means over seeds; thin lines: single seeds; dotted: equal shares",
+        "thick lines: means over seeds, thin ones: single seeds, dotted: equal shares",
     ),
 }
 _ANSWERING = ("knob", "curves")  # figures of what the verdicts are about
