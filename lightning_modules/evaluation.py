@@ -13,7 +13,7 @@ MOST_SEQUENCES = 1 << 16  # whose losses at the end are kept one by one
 
 ProbeName = Literal[  # the keys of ``probing.table.PROBES``, in alphabetical order
     "agreement", "coordination", "distance", "far_order", "imdb", "mnli", "mrpc", "odd_word", "pronoun_case", "qnli",
-    "snli", "sst2", "stsb", "word_order",
+    "snli", "sst2", "stsb", "word_class", "word_order",
 ]  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from ablations.measurements import pairs, trunks, variances
 from ablations.measurements.derived import DERIVED
 from ablations.measurements.example_scores import scores
 from ablations.measurements.measurements import BySeed, Measurements, lineage
-from ablations.measurements.references import references
+from ablations.measurements.references import compared
 from ablations.measurements.selection import side_of
 from ablations.measurements.sides import Compared, comparable, one_text
 from ablations.schema.cell import Cell
@@ -257,5 +257,5 @@ def _shared(sides: Sequence[dict[str, Any]]) -> set[str]:
 
 def _reference_text(claim: Claim) -> str:
     """``the majority class``: the name of what replaces side b."""
-    simple = {metric: f"the {name}" for name, metric in references(claim.metric).items()}
+    simple = {metric: f"the {name}" for name, metric in compared(claim.metric).items()}
     return simple.get(claim.against, claim.against)

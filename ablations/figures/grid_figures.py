@@ -9,10 +9,11 @@ from typing import Any
 from ablations.figures.curves import curves
 from ablations.figures.knob import knob
 from ablations.figures.layers import layers
+from ablations.figures.mixes import mixes
 from ablations.figures.style import Drawing, for_slide, save, svg
 from ablations.measurements.measurements import Measurements
 
-__all__ = ["FIGURES", "caption", "curves", "draw", "for_slide", "knob", "layers", "save", "svg"]
+__all__ = ["FIGURES", "caption", "curves", "draw", "for_slide", "knob", "layers", "mixes", "save", "svg"]
 
 FIGURES = {  # name -> its function, its caption, and what its marks mean
     "knob": (
@@ -29,6 +30,11 @@ FIGURES = {  # name -> its function, its caption, and what its marks mean
         layers,
         "How far each layer moves its input: means over seeds, and of few cells each seed (thin).",
         "thick lines: means over seeds; bands: their 95 % intervals",
+    ),
+    "mixes": (
+        mixes,
+        "The share of each layer in what a task network reads, each seed and their mean.",
+        "thick lines: means over seeds, thin ones: single seeds, dotted: equal shares",
     ),
 }
 _ANSWERING = ("knob", "curves")  # figures of what the verdicts are about

@@ -10,6 +10,11 @@ CONTROLS = {  # ending of a control's metric -> what it is
     "words": "ridge regression on the words of the texts, without their order",
     "majority": "the majority class, or the mean of real labels",
 }
+OF_LAYERS = {  # ending of a layer's metric -> what it is, of probes that score each layer
+    "embeddings": "read from the output of the embeddings alone",
+    "middle": "read from the layer half-way up alone",
+    "last": "read from the last layer alone",
+}
 GAIN, MEAN_GAIN = "_gain", f"{PREFIX}mean_gain"
 
 
@@ -41,8 +46,10 @@ def known() -> dict[str, str]:
     for name, probe in PROBES.items():
         described |= {f"{PREFIX}{name}": f"{probe.metric} of the probe {probe.title}"}
         described |= {f"{PREFIX}{name}_{control}": text for control, text in CONTROLS.items()}
+        if probe.by_layer:
+            described |= {f"{PREFIX}{name}_{layer}": text for layer, text in OF_LAYERS.items()}
         described[f"{PREFIX}{name}{GAIN}"] = "the score minus that on the initial weights"
     return described
 
 
-_ENDINGS = {GAIN[1:], *CONTROLS}
+_ENDINGS = {GAIN[1:], *CONTROLS, *OF_LAYERS}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ablations.core.metrics import HELDOUT, PER_BYTE
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.probe_metrics import GAIN, probe_of
+from ablations.measurements.probe_metrics import GAIN, OF_LAYERS, probe_of
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
 from lightning_modules.tasks import TASKS
@@ -18,6 +18,7 @@ COUNTED = f"{FLOOR}.pieces"  # and of how many pieces were counted for it
 BEST = "best simple method"
 SAME = ", same labels"  # ends the name of a method that learned from no more labels than the models
 RANDOM, WORD_COUNTS = "own random weights", "ridge regression on words"
+_LAYERS = {"embeddings": "embeddings", "middle": "layer half-way up", "last": "last layer"}
 _NO_MODEL = (f"bigram_{PER_BYTE}", f"length_{PER_BYTE}")
 PAIRS = {  # how a simple method of pairs ends its metric's name -> what it is called
     "majority": "majority class",
@@ -56,6 +57,13 @@ def references(metric: str) -> dict[str, str]:
         return {}  # records keep the scores of simple methods on the main metric alone
     methods = ZERO_SHOT[kind].methods if kind in ZERO_SHOT else _of_task(kind) if kind in TASKS else {}
     return {method: f"{metric}.{name}" for name, method in methods.items()}
+
+
+def compared(metric: str) -> dict[str, str]:
+    """What a claim may compare a metric with in the same runs: simple methods, and other layers of the same probe."""
+    probe, ending = probe_of(metric), metric.rpartition("_")[2]
+    layers = [name for name in OF_LAYERS if name != ending] if ending in OF_LAYERS else []
+    return references(metric) | {f"{_LAYERS[name]} of the same runs": f"probes.{probe}_{name}" for name in layers}
 
 
 def _of_task(task: str) -> dict[str, str]:

@@ -57,6 +57,11 @@ class Labelled:
         assert isinstance(shape, Texts)
         return shape
 
+    @property
+    def by_layer(self) -> bool:
+        """No data set of others has scores of layers."""
+        return False
+
     def fingerprint(self) -> str:
         """The fingerprint of its examples; pinned ones are not opened."""
         sizes = [MOST.get((self.name, split)) for split in SPLITS]

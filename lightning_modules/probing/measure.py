@@ -11,6 +11,7 @@ import hashlib
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ from lightning_modules.data.text.encode import Encoder
 from lightning_modules.places import cache
 from lightning_modules.probing import ridge, words
 from lightning_modules.probing.parts import Parts
-from lightning_modules.probing.states import Rows, combined, pooled
+from lightning_modules.probing.states import LAYERS, Rows, combined, pooled
 from lightning_modules.probing.table import RECIPE, Probe, with_examples
 from lightning_modules.system import System
 from lightning_modules.tasks.scores.kept import pack
@@ -39,12 +40,25 @@ class Probed:
     """The results of probes.
 
     Attributes:
-        metrics: ``probes.<name>``, and the same with ``_random``, ``_words`` or ``_majority`` for the controls.
+        metrics: ``probes.<name>``, and the same with ``_random``, ``_words`` or ``_majority`` for the controls. Where a
+            probe asks for it, also with ``_embeddings``, ``_middle`` and ``_last`` for the layers that are read.
         examples: ``probes.<name>``: which test answers are right, packed; only where answers are classes.
     """
 
     metrics: dict[str, float] = field(default_factory=dict)
     examples: dict[str, str] = field(default_factory=dict)
+
+
+class Reading(NamedTuple):
+    """The answers that are read from an encoder's states.
+
+    Attributes:
+        chosen: The answers from the layer with the least error on the training part ``[m]``.
+        layers: Name -> the answers from that layer ``[m]``; empty unless the probe asks for them.
+    """
+
+    chosen: np.ndarray
+    layers: dict[str, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,16 +120,17 @@ def probe(
         between()
         name = question.probe.name
         rows = Rows.of(question.parts, encoder, min(MOST_POSITIONS, system.format.sequence_length))
-        answers = read(question, rows, backbone, device)
+        answers, of_layers = read(question, rows, backbone, device)
         key = [system.model.essence(), system.data.tokenizer.vocab_size, seed, NUMERICS, device.type, rows.digest()]
         result.metrics |= {
             f"probes.{name}": question.score(answers),
             f"probes.{name}_random": _control(
-                question, "random", key, lambda q=question, r=rows: read(q, r, initial(), device)
+                question, "random", key, lambda q=question, r=rows: read(q, r, initial(), device).chosen
             ),
             f"probes.{name}_words": words_control(question),
             f"probes.{name}_majority": question.score(_constant(question)),
         }
+        result.metrics |= {f"probes.{name}_{layer}": question.score(found) for layer, found in of_layers.items()}
         if question.probe.shape.labels:
             result.examples[f"probes.{name}"] = pack(answers == question.parts.test.labels)
     return result
@@ -136,7 +151,7 @@ def words_control(question: Question) -> float:
     return _control(question, "words", [], lambda: _of_words(question))
 
 
-def read(question: Question, rows: Rows, backbone: nn.Module, device: torch.device) -> np.ndarray:
+def read(question: Question, rows: Rows, backbone: nn.Module, device: torch.device) -> Reading:
     """The answers of the regression on an encoder's states for the test examples."""
     readers = []
     vectors = pooled(backbone, rows, device)
@@ -145,8 +160,13 @@ def read(question: Question, rows: Rows, backbone: nn.Module, device: torch.devi
         errors, sums = ridge.tried(features, question.targets, question.folds)
         readers.append((errors.min(), features, sums, errors))
     best = min(range(len(readers)), key=lambda number: readers[number][0])
-    reader = ridge.fitted(*readers[best][1:])
-    return question.answers(reader(combined(vectors[best], rows.test)))
+
+    def answers(number: int) -> np.ndarray:
+        reader = ridge.fitted(*readers[number][1:])
+        return question.answers(reader(combined(vectors[number], rows.test)))
+
+    asked = LAYERS if question.probe.by_layer else ()
+    return Reading(answers(best), {layer: answers(number) for number, layer in enumerate(asked)})
 
 
 def _of_words(question: Question) -> np.ndarray:

@@ -23,6 +23,7 @@ from lightning_modules.tasks.reading.layout import Segments
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.shapes.texts import TextExamples
 
+LAYERS = ("embeddings", "middle", "last")  # that are read
 _POSITIONS_AT_ONCE = 2048  # in a forward pass
 
 
@@ -134,7 +135,7 @@ def pooled(backbone: nn.Module, rows: Rows, device: torch.device) -> list[Float[
         vectors.append((numbers, [mean.cpu().numpy() for mean in means]))
     backbone.train(training)
     order = np.argsort(np.concatenate([numbers for numbers, _ in vectors]))
-    return [np.concatenate([means[layer] for _, means in vectors])[order] for layer in range(3)]
+    return [np.concatenate([means[layer] for _, means in vectors])[order] for layer in range(len(LAYERS))]
 
 
 def combined(vectors: Float[np.ndarray, "t d"], places: Places) -> Float[np.ndarray, "n e"]:

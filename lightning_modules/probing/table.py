@@ -39,6 +39,11 @@ class Probe(Protocol):
         """One text or two, and the classes; none in regression."""
         ...
 
+    @property
+    def by_layer(self) -> bool:
+        """Whether each layer that is read has a score of its own, beside that of the layer that is chosen."""
+        ...
+
     def fingerprint(self) -> str:
         """What its examples follow from, beside the text of a run's corpora."""
         ...

@@ -74,6 +74,7 @@ def references(name: str, share: float | None, count: int | None, seed: int) -> 
 
 def _place(name: str, share: float | None, *few: str | int | None) -> Path:
     """Where the scores are cached; rows may get metrics later."""
-    part = [] if share is None else [share, DIVISION]
-    key = [fingerprint(name), sorted(task_named(name).metrics), _RECIPE, *part, *few]
+    task, part = task_named(name), [] if share is None else [share, DIVISION]
+    version = [task.shape.methods_version] if task.shape.methods_version else []
+    key = [fingerprint(name), sorted(task.metrics), _RECIPE, *version, *part, *few]
     return cache() / "task-baselines" / f"{identity(key)[:24]}.json"

@@ -9,7 +9,7 @@ from ablations.claims.margins import margin
 from ablations.claims.relations import RELATIONS
 from ablations.core.metrics import EXACT, METRICS
 from ablations.core.strict_yaml import Document, Path_
-from ablations.measurements.references import BIGRAM, references
+from ablations.measurements.references import BIGRAM, compared, references
 from ablations.measurements.selection import agrees
 from ablations.planning.cells import label
 from ablations.schema.claim import Claim
@@ -26,8 +26,8 @@ def check(grid: Grid, document: Document) -> None:
     directions = {metric.name: metric.better for metric in grid.metrics}
     for n, claim in enumerate(grid.claims):
         _check_sides(n, claim, document)
-        if claim.against and claim.against not in references(claim.metric).values():
-            hint = did_you_mean(claim.against, references(claim.metric).values())
+        if claim.against and claim.against not in compared(claim.metric).values():
+            hint = did_you_mean(claim.against, compared(claim.metric).values())
             document.complain(("claims", n, "against"), f"is not a baseline of {claim.metric}.{hint}")
         if claim.against and claim.official:
             document.complain(

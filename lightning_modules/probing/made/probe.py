@@ -30,6 +30,7 @@ class Made:
         name: Its name in settings.
         title: Its question, in a line.
         make: Sentences, most examples and name of the draw -> examples.
+        by_layer: Whether each layer that is read has a score of its own.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Made:
     make: Callable[[Sequence[Sentence], int, str], list[Example]]
     metric: str = "accuracy"
     shape: Texts = _TWO
+    by_layer: bool = False
 
     def fingerprint(self) -> str:
         """The generation of the rule; the text has a fingerprint of its own."""
@@ -94,4 +96,5 @@ MADE = (
     Made("agreement", "Agreement: has the verb the wrong number?", words.agreement),
     Made("pronoun_case", "Case: has the pronoun the wrong case?", words.pronoun_case),
     Made("odd_word", "Odd word: was a word exchanged for one of another sentence?", words.odd_word),
+    Made("word_class", "Word class: is the word a noun or a verb?", words.word_class, by_layer=True),
 )

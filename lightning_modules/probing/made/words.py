@@ -1,4 +1,4 @@
-"""Probes of words in their context: agreement, the case of pronouns, words put in from elsewhere."""
+"""Probes of words in their context: agreement, the case of pronouns, words put in from elsewhere, word classes."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -11,6 +11,18 @@ _CASES = {"he": "him", "they": "them", "we": "us", "him": "he", "them": "they", 
 # after these a form has no number of its own: infinitives, questions with an auxiliary, subjunctives
 _GOVERNED = {"to", "not", "would", "could", "should", "must", "might", "may", "can", "will", "shall"}
 _GOVERNED |= {"did", "do", "does", "if", "though", "wish", "let", "and", "or", "i'd", "you'd", "i", "you"}
+# closed word classes, which are lists
+DETERMINERS = frozenset({"the", "a", "an", "my", "your", "our", "their", "its", "his", "every", "each", "another"})
+PREPOSITIONS = frozenset(
+    {"of", "in", "on", "with", "by", "from", "at", "into", "for", "to", "over", "through", "about"}
+)
+AUXILIARIES = frozenset({"can", "could", "may", "might", "must", "shall", "should", "will", "would", "cannot"})
+AUXILIARIES |= {"be", "am", "is", "are", "was", "were", "been", "have", "has", "had", "do", "does", "did", "not"}
+PRONOUNS = frozenset({"i", "you", "he", "she", "we", "they", "who"})
+CONJUNCTIONS = frozenset({"and", "or", "but", "if", "that", "than", "as", "when", "while", "because"})
+_BEFORE_VERBS = PRONOUNS | {"can", "could", "may", "might", "must", "shall", "should", "will", "would", "cannot"}
+_NEXT = {word: kind for kind, words in enumerate((DETERMINERS, PREPOSITIONS, CONJUNCTIONS)) for word in words}
+_CLOSED = DETERMINERS | PREPOSITIONS | CONJUNCTIONS | PRONOUNS | AUXILIARIES | {"more", "one", "only"}
 _SPARE = 1.3  # sentences drawn for each that is needed: some find no other word
 _RANKS = range(150, 4000)  # of the words that are replaced, by frequency
 
@@ -47,6 +59,34 @@ def pronoun_case(sentences: Sequence[Sentence], count: int, purpose: str) -> lis
         if len(places) == 1 and 2 <= places[0] < len(words) - 1 and words[places[0]] in _CASES:
             example = _exchanged(words, places[0], _CASES, number % 2)
             candidates.append((example, (example.words[places[0]], places[0] // 2, len(words) // 4)))
+    return matched(candidates, count, purpose)
+
+
+def word_class(sentences: Sequence[Sentence], count: int, purpose: str) -> list[Example]:
+    """Is the word a noun or a verb?
+
+    Classes are known by lists of closed ones. A noun (class 0) follows a determiner: "the play". A verb (class 1)
+    follows a modal auxiliary or a pronoun, "they play". It also follows "to", where it has no -s and follows one of
+    these elsewhere. Either is of small letters, and a determiner, a preposition or a conjunction comes next. Each form
+    is as frequent in either class, for each of these three, each place in steps of eight words and each length in steps
+    of sixteen. So the form says nothing, and what follows very little. A reader needs the word in front. Noise: a few
+    nouns after "to" count as verbs ("addition to work"), and a few adjectives as nouns.
+    """
+    found = [
+        (sentence.words, place, before, word, _NEXT[after])
+        for sentence in shuffled(short(sentences, 32), purpose)
+        for place, (before, word, after) in enumerate(
+            zip(sentence.words, sentence.words[1:], sentence.words[2:], strict=False), 1
+        )
+        if is_plain(word) and word not in _CLOSED and after in _NEXT
+    ]
+    found = [(words, place, before.lower(), word, kind) for words, place, before, word, kind in found]
+    verbs = {word for _, _, before, word, _ in found if before in _BEFORE_VERBS and not word.endswith("s")}
+    candidates = []
+    for words, place, before, word, kind in found:
+        is_verb = before in _BEFORE_VERBS or (before == "to" and word in verbs)
+        if is_verb or before in DETERMINERS:
+            candidates.append((Example(words, int(is_verb), place), (word, kind, place // 8, len(words) // 16)))
     return matched(candidates, count, purpose)
 
 

@@ -134,6 +134,7 @@ class Shape(ABC):
     Attributes:
         measures: Name of each metric of the shape -> its description, one line. All are better when higher.
         methods: Name of each baseline -> what tables call it.
+        methods_version: Raised when the same examples would give the baselines of this shape alone other scores.
         rows: Rows per item, where texts are read in one order.
         layouts: The layouts of rows that answers can be read from.
         symmetric: Whether the two texts of a row may change places, so that both orders can be read.
@@ -149,6 +150,7 @@ class Shape(ABC):
     measures: ClassVar[dict[str, str]]
     line: type[OwnLine]
     methods: ClassVar[dict[str, str]] = {"majority": "majority class", "tfidf": "TF-IDF + logistic regression"}
+    methods_version: ClassVar[int] = 0
     layouts: frozenset[LayoutName] = frozenset({"cls_sep"})
     rows: int = 1
     symmetric: bool = False

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from lightning_modules.batch import Encoded, Example, Target
 from lightning_modules.config import knob, required
 from lightning_modules.data.text.tokenizer import Vocabulary
+from lightning_modules.tasks.baselines import tagger
 from lightning_modules.tasks.reading.layout import Segments
 from lightning_modules.tasks.reading.lines import refused
 from lightning_modules.tasks.reading.own_lines import OwnLine
@@ -269,7 +270,12 @@ class Tagging(Shape):
         "recall": "share of true names predicted with correct bounds and type, 0 to 1",
         "accuracy": "share of words with the correct tag, 0 to 1",
     }
-    methods = {"majority": "majority class", "lookup": "most frequent tag of each word"}
+    methods = {
+        "majority": "majority class",
+        "lookup": "most frequent tag of each word",
+        "linear": "linear tagger that sees letters and capitals",
+    }
+    methods_version = tagger.VERSION
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -352,17 +358,20 @@ class Tagging(Shape):
         return Scored({name: scores[name] for name in metrics}, packed(kept))
 
     def baselines(self, train: TaggedExamples, dev: TaggedExamples) -> dict[str, list[np.ndarray]]:
-        """``majority``: O for every word; ``lookup``: the most frequent training tag of each word, O if unseen."""
+        """``majority``: O for every word; ``lookup``: the most frequent training tag of each word, O if unseen;
+        ``linear``: see `baselines.tagger`.
+        """
+        known, asked = (
+            [examples.sentences[number].split(" ") for number in examples.numbers.tolist()] for examples in (train, dev)
+        )
         seen: dict[str, Counter[int]] = defaultdict(Counter)
-        for number, tags in zip(train.numbers.tolist(), train.of_each(train.tags), strict=True):
-            for word, tag in zip(train.sentences[number].split(" "), tags.tolist(), strict=True):
+        for words, tags in zip(known, train.of_each(train.tags), strict=True):
+            for word, tag in zip(words, tags.tolist(), strict=True):
                 seen[word][tag] += 1
         best = {word: max(sorted(counts), key=counts.__getitem__) for word, counts in seen.items()}
-        answers = [
-            np.array([best.get(word, 0) for word in dev.sentences[number].split(" ")])
-            for number in dev.numbers.tolist()
-        ]
-        return {"majority": [np.zeros_like(tags) for tags in answers], "lookup": answers}
+        answers = [np.array([best.get(word, 0) for word in words]) for words in asked]
+        linear = tagger.by_letters(known, train.of_each(train.tags), asked)
+        return {"majority": [np.zeros_like(tags) for tags in answers], "lookup": answers, "linear": linear}
 
     def items(self, examples: int, pieces: int, settings: FineTuning) -> float:
         """One row per sentence, more if sentences are longer than rows on average."""

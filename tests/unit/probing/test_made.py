@@ -17,7 +17,8 @@ from tests.messages import naming
 pytestmark = pytest.mark.slow  # examples are made anew for every probe in most tests
 _SUBJECTS = ("the old man", "the children", "a small dog", "her two sisters", "this letter", "the captain")
 _VERBS = ("is", "are", "was", "were", "has been", "have been")
-_RESTS = ("near the {0} of the {1}", "with a {0} for the {1}", "in her {0} after that {1}", "beside a {0} without {1}")
+_RESTS = ("near the {0} of the {1}", "with a {0} for the {1}", "in her {0} after that {1}", "beside a {0} without {1}",
+          "where they {0} of the {1}")  # fmt: skip
 _TAILS = (
     "and saw him again",
     "and saw them again",
@@ -154,6 +155,18 @@ def test_what_each_class_is(data):
             places.setdefault(word, []).append(place)
         assert (4 if label else 1) in {b - a for a, *rest in places.values() for b in rest}
         assert len(places[text.split()[read]]) == 2
+
+
+def test_a_noun_follows_a_determiner_and_a_verb_a_pronoun_with_the_same_forms(data):
+    (one,) = [probe for probe in MADE if probe.name == "word_class"]
+    parts = one.examples(data)
+    for examples, places in ((parts.train, parts.train_words), (parts.test, parts.test_words)):
+        assert places is not None
+        rows = zip(examples.first, examples.labels.tolist(), places.tolist(), strict=True)
+        read = [(text.split()[place - 1 : place + 1], label) for text, label, place in rows]
+        assert all(before.lower() in (("they",) if label else ("the", "a")) for (before, _), label in read)
+        nouns, verbs = (Counter(word for (_, word), of in read if of == label) for label in (0, 1))
+        assert nouns == verbs
 
 
 @pytest.mark.parametrize("name", ["agreement", "pronoun_case", "odd_word"])

@@ -36,6 +36,7 @@ class Toy:
     name: str = "word_order"
     metric: str = "accuracy"
     title: str = "Toy: which?"
+    by_layer: bool = False
 
     @property
     def shape(self):
@@ -106,6 +107,14 @@ def test_a_planted_signal_is_found_and_the_controls_do_not_see_it(probed):
 @pytest.mark.parametrize("layer", [0, 1, 2])
 def test_the_layer_that_answers_best_on_the_training_part_is_read(probed, layer):
     assert probed[1]("order", Order(probed[0], layer)).metrics["probes.word_order"] == 1.0
+
+
+@pytest.mark.parametrize(("layer", "name"), [(0, "embeddings"), (1, "middle"), (2, "last")])
+def test_each_layer_has_a_score_where_a_probe_asks_for_it(probed, layer, name):
+    found = probed[1]("order", Order(probed[0], layer), by_layer=True).metrics
+    scores = {of: found[f"probes.word_order_{of}"] for of in ("embeddings", "middle", "last")}
+    assert scores.pop(name) == found["probes.word_order"] == 1.0
+    assert all(score < 0.9 for score in scores.values())
 
 
 def test_words_are_found_by_random_weights_and_by_word_counts(probed):

@@ -174,9 +174,26 @@ class TestScores:
         train = SHAPE.read([Sentence(("a", "b", "a", "a"), ("B-X", "O", "O", "B-X"), 0)], "made")
         dev = SHAPE.read([Sentence(("a", "c", "b"), ("B-X", "B-X", "O"), 0)], "made")
         found = SHAPE.baselines(train, dev)
-        assert {name: answers[0].tolist() for name, answers in found.items()} == {
+        assert {name: found[name][0].tolist() for name in ("majority", "lookup")} == {
             "majority": [0, 0, 0], "lookup": [1, 0, 0],
         }  # fmt: skip
+
+    def test_the_linear_tagger_knows_new_names_by_their_capitals_alone(self):
+        texts = [("saw", name, "today") for name in ("Anna", "Berta", "Clara", "Dora")] * 2
+        rows = [Sentence(words, ("O", "B-X", "O"), n) for n, words in enumerate(texts)]
+        rows += [
+            Sentence(("saw", word, "today"), ("O", "O", "O"), 9) for word in ("nothing", "it", "trees", "rain")
+        ] * 2
+        train = SHAPE.read(rows, "made")
+        new = [("saw", "Emil", "today"), ("saw", "emil", "today")]
+        dev = SHAPE.read([Sentence(words, ("O", "B-X", "O"), n) for n, words in enumerate(new)], "made")
+        found = SHAPE.baselines(train, dev)
+        assert [tags.tolist() for tags in found["linear"]] == [[0, 1, 0], [0, 0, 0]]
+        assert [tags.tolist() for tags in found["lookup"]] == [[0, 0, 0], [0, 0, 0]]
+
+    def test_the_linear_tagger_of_one_tag_gives_it(self):
+        train = SHAPE.read([Sentence(("a", "b"), ("O", "O"), 0)], "made")
+        assert [tags.tolist() for tags in SHAPE.baselines(train, train)["linear"]] == [[0, 0]]
 
 
 @pytest.mark.parametrize(
