@@ -22,7 +22,7 @@ from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int, Num
+from jaxtyping import Bool, Float, Int, Num, Shaped
 from torch import Tensor
 
 from lightning_modules.words import Edges
@@ -44,6 +44,7 @@ WORD_TABLE = "table of word embeddings"
 CHARACTERS = "characters of words"
 BOTH_WAYS = "row that continues to the left"
 REUSE = "row of which a part continues"
+SOURCE = "source"
 _ALIGNED = 16  # bytes, of the place of a tensor among others
 _MOST_READ = 0.75  # of a row's positions, where choosing them still pays
 
@@ -146,6 +147,11 @@ class Going(_Movable):
     reuse: int | None = None
 
 
+def padded(table: Shaped[Tensor, "..."], more: int, axis: int = 1, value: float = 0) -> Shaped[Tensor, "..."]:
+    """A tensor with so many more entries behind those of an axis."""
+    return F.pad(table, [0] * (2 * (table.ndim - 1 - axis)) + [0, more], value=value)
+
+
 @dataclass
 class Characters(_Movable):
     """The words of some rows by their characters (`data.text.characters`).
@@ -179,6 +185,27 @@ class Tokens(_Movable):
     going: Going | None = None  # None for rows that go on from no other batch
     cls: Int[Tensor, " b"] | None = None  # the column of each row's [CLS] where it is not the first
     characters: Characters | None = None  # of models that read them
+    source: "Tokens | None" = None  # what each row is a translation of, in the same order, as long as its own longest
+
+    def padded(self, wide: int) -> Self:
+        """The same rows with padding behind them, to so many columns; their source stays as it is."""
+        more = wide - self.ids.shape[1]
+        if not more:
+            return self
+        given: dict[str, Any] = {
+            name: padded(held, more) for name in ("positions", "ends") if (held := getattr(self, name)) is not None
+        }
+        if (spelt := self.characters) is not None:
+            given["characters"] = replace(spelt, words=padded(spelt.words, more, value=-1))
+        return replace(
+            self,
+            ids=padded(self.ids, more),
+            special=padded(self.special, more, value=1),
+            real=padded(self.real, more),
+            tables=mapped(self.tables, lambda table: padded(table, more)),
+            marks=mapped(self.marks, lambda table: padded(table, more)),
+            **given,
+        )
 
     @property
     def handed(self) -> Bool[Tensor, "b t"] | None:
@@ -287,12 +314,20 @@ class Example(_Movable):
         pairs = None if handed is None else (~handed[:, :, None] | handed[:, None])[:, None]
         return cls(inputs=tokens, visible=Visibility(real=tokens.real if padded else None, pairs=pairs))
 
-    def repeated(self, times: int) -> Self:
-        """The example with each row so many times in turn, before it has targets."""
-        inputs = mapped(self.inputs, lambda rows: rows.repeat_interleave(times, dim=0))
+    @property
+    def source(self) -> Tokens | None:
+        """The sequences that each row is a translation of; None where a row is read by itself."""
+        return self.inputs.source
+
+    def rows(self, which: Int[Tensor, " k"]) -> Self:
+        """The example with these rows of it in this order, sources among them, before it has targets.
+
+        A row may be chosen several times.
+        """
+        inputs = mapped(self.inputs, lambda rows: rows[which])
         real, pairs = self.visible.real, self.visible.pairs
-        if pairs is not None and len(pairs) > 1:  # one for all rows serves more of them
-            pairs = pairs.repeat_interleave(times, dim=0)
+        if pairs is not None and len(pairs) > 1:  # one for all rows serves any of them
+            pairs = pairs[which]
         visible = replace(self.visible, real=None if real is None else inputs.real, pairs=pairs)
         return replace(self, inputs=inputs, visible=visible)
 
@@ -324,47 +359,43 @@ class Example(_Movable):
 
         Args:
             multiple: Numbers of columns are rounded up to multiples of it; 1 changes nothing.
-            most: No row becomes longer.
+            most: No row becomes longer, together with its source.
         """
         rows, length = self.inputs.ids.shape
-        wide = length if self.inputs.going else max(length, min(most, -(-length // multiple) * multiple))
+        source = self.source
+        if source is not None:
+            most //= 2
+
+        def wider(length: int) -> int:
+            return max(length, min(most, -(-length // multiple) * multiple))
+
+        wide = length if self.inputs.going else wider(length)
         widened = self if wide == length else self._of_length(wide)
+        if source is not None:
+            source = source.padded(wider(source.ids.shape[1]))
+            widened = replace(widened, inputs=replace(widened.inputs, source=source))
         if (read := widened.read) is not None and (more := -read.shape[1] % multiple):
             widened = replace(widened, read=torch.cat([read, read.new_full((rows, more), -1)], 1))
         return widened
 
     def _of_length(self, wide: int) -> Self:
         """The example with padding behind its rows; flat positions are those of the wider rows."""
-        tokens, length = self.inputs, self.inputs.ids.shape[1]
-        more = wide - length
-
-        def padded(table: Tensor, axis: int = 1, value: float = 0) -> Tensor:
-            return F.pad(table, [0] * (2 * (table.ndim - 1 - axis)) + [0, more], value=value)
+        length = self.inputs.ids.shape[1]
+        more, inputs = wide - length, self.inputs.padded(wide)
 
         def moved(where: Tensor) -> Tensor:
             return torch.where(where < 0, where, where // length * wide + where % length)
 
-        inputs = replace(
-            tokens,
-            ids=padded(tokens.ids),
-            special=padded(tokens.special, value=1),
-            real=padded(tokens.real),
-            tables=mapped(tokens.tables, padded),
-            marks=mapped(tokens.marks, padded),
-            **{name: padded(held) for name in ("positions", "ends") if (held := getattr(tokens, name)) is not None},
-        )
-        if (spelt := inputs.characters) is not None:
-            inputs = replace(inputs, characters=replace(spelt, words=padded(spelt.words, value=-1)))
         pairs = self.visible.pairs
         if pairs is not None:  # a padded position sees itself (`attention_mask`)
-            pairs = padded(padded(pairs, 3), 2, 1)
+            pairs = padded(padded(pairs, more, 3), more, 2, 1)
         targets = {
             name: replace(target, where=moved(target.where), read=mapped(target.read, moved))
             for name, target in self.targets.items()
         }
-        rest: dict[str, Any] = {} if self.features is None else {"features": padded(self.features)}
+        rest: dict[str, Any] = {} if self.features is None else {"features": padded(self.features, more)}
         if self.queries is not None:
-            rest["queries"] = Queries(moved(self.queries.where), padded(self.queries.visible, 2))
+            rest["queries"] = Queries(moved(self.queries.where), padded(self.queries.visible, more, 2))
         visible = replace(self.visible, real=inputs.real, pairs=pairs)
         return replace(self, inputs=inputs, visible=visible, targets=targets, read=mapped(self.read, moved), **rest)
 
@@ -373,14 +404,15 @@ class Example(_Movable):
 
         Args:
             supports: What the encoder supports; inputs are called ``<name> table``, ``features``, ``query stream``,
-                ``row that continues to the left`` and ``row of which a part continues``. Characters of words say
-                nothing that ids do not.
+                ``row that continues to the left``, ``row of which a part continues`` and ``source``. Characters of
+                words say nothing that ids do not.
 
         Raises:
             Unsupported: With the names of all inputs that it does not read.
         """
         held = {f"{name} table" for name in self.inputs.tables} | ({"features"} if self.features is not None else set())
         held |= {QUERY_STREAM} if self.queries is not None else set()
+        held |= {SOURCE} if self.source is not None else set()
         if (going := self.inputs.going) is not None:
             held |= {BOTH_WAYS} if going.backward is not None else set()
             held |= {REUSE} if going.reuse is not None else set()

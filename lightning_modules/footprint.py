@@ -20,8 +20,8 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.overrides import TorchFunctionMode
 
 from lightning_modules import cached
-from lightning_modules.backbones import Transformer
 from lightning_modules.backbones.carry import tensors
+from lightning_modules.backbones.settings import StackSettings
 from lightning_modules.backbones.shapes import undrawn
 from lightning_modules.batch import Example, Going, Tokens, mapped
 from lightning_modules.config import identity
@@ -116,7 +116,7 @@ def footprint(system: System, execution: Execution = ALONE) -> Footprint | None:
     saved = kept.saved
     if execution.activation_checkpointing:
         outside = _kept(system, micro, recompute=True).saved
-        saved = outside + (saved - outside) // system.model.num_layers
+        saved = outside + (saved - outside) // cast(StackSettings, system.model).layers_in_all
     is_divided = execution.strategy == "fsdp"
     weights = _WEIGHT * system.parameters() // (execution.ranks if is_divided else 1)
     return Footprint(
@@ -154,8 +154,9 @@ def _gathered(system: System) -> int:
 def traced(system: System) -> bool:
     """Whether what a system keeps can be told from shapes, in a moment."""
     lm = system.objectives.lm
-    is_shaped = isinstance(system.model, Transformer) and not (lm and lm.cutoffs)
-    return is_shaped and system.model.num_layers <= _DEEPEST and system.format.sequence_length <= _LONGEST
+    if not isinstance(system.model, StackSettings) or (lm and lm.cutoffs):
+        return False
+    return system.model.layers_in_all <= _DEEPEST and system.format.sequence_length <= _LONGEST
 
 
 def _kept(system: System, rows: int, recompute: bool) -> Kept:
@@ -283,6 +284,10 @@ def example_of(system: System, rows: int) -> Example:
         labels={"sentence": torch.arange(rows) % 2},
         marks={kind: (torch.arange(length) % 4 == 1).long().expand(rows, -1) for kind in system.objectives.reads},
     )
+    if system.format.sides > 1:
+        side = torch.arange(length) == length - 1
+        source = replace(tokens, special=side.expand(rows, -1), tables={}, labels={})
+        tokens = replace(tokens, tables={}, labels={}, ends=source.special, source=source)
     if streams:
         tokens = replace(tokens, following=ids[:, 0], going=Going())
     number = np.arange(rows)

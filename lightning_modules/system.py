@@ -13,7 +13,7 @@ import torch
 from pydantic import model_validator
 from torch import nn
 
-from lightning_modules import streams, word_clusters, words
+from lightning_modules import streams, translation, word_clusters, words
 from lightning_modules.backbones import AnyBackbone, Transformer
 from lightning_modules.backbones.backbone import ONE_SIDE, BackboneModule
 from lightning_modules.backbones.shapes import shaping, undrawn
@@ -57,6 +57,7 @@ class System(Settings):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
+        translation.check(self.model, self.objectives, self.format, self.data, self.evaluation)
         self.model.check_length(self.format.longest)
         self._check_needs()
         self._check_directions()
@@ -315,6 +316,11 @@ class System(Settings):
         return functools.partial(_prepare, objectives, characters=self.reads_characters, **form)
 
     @property
+    def reads_backward(self) -> bool:
+        """Whether its text is reversed token by token."""
+        return self.format.kind == "stream" and self.format.sentence_order == "backward"
+
+    @property
     def reads_characters(self) -> bool:
         """Whether the model reads words by their characters."""
         return CHARACTERS in self.model.supports
@@ -393,7 +399,7 @@ class System(Settings):
         By tokens as if all were full; of lengths that are drawn the expected numbers.
         """
         left = self.training.steps if steps is None else steps
-        full, rows = self.format.sequence_length, dict[int, float]()
+        full, rows = self.format.sides * self.format.sequence_length, dict[int, float]()
         for length, most in self.format.phases(self.training.steps):
             each = (
                 self.objectives.presentations
@@ -406,7 +412,10 @@ class System(Settings):
         return rows
 
     def tokens(self, steps: int | None = None) -> int:
-        """Positions presented in a training, or in its first steps; by tokens without padding, to one sequence."""
+        """Positions presented in a training, or in its first steps; by tokens without padding, to one sequence.
+
+        Those of a source count as those of its translation do.
+        """
         return round(sum(positions * rows for positions, rows in self.shown(steps).items()))
 
     def predictions_per_token(self) -> float:
@@ -416,7 +425,7 @@ class System(Settings):
         """
         corrupter = self.objectives.corrupter
         predicted = sum(
-            corrupter.expected_predictions(length, self.format.unpredicted) * rows
+            corrupter.expected_predictions(length, self.format.unpredicted(length)) * rows
             for length, rows in self.shown().items()
         )
         return predicted / self.tokens()
@@ -439,7 +448,7 @@ class System(Settings):
         for positions, rows in (self.shown() if shown is None else shown).items():
             queries = self.objectives.corrupter.expected_queries(positions)
             forward = self.model.flops_per_sequence(positions, queries)
-            forward += self.objectives.flops_per_sequence(positions, size, self.format.unpredicted)
+            forward += self.objectives.flops_per_sequence(positions, size, self.format.unpredicted(positions))
             total += 3.0 * forward * rows
         return total
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ablations.core.store import Lookup
-from ablations.measurements.sides import side_of
+from ablations.measurements.selection import side_of
 from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
 from ablations.schema.grid import Grid

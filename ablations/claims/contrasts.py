@@ -17,7 +17,8 @@ from ablations.measurements.derived import DERIVED
 from ablations.measurements.example_scores import scores
 from ablations.measurements.measurements import BySeed, Measurements, lineage
 from ablations.measurements.references import compared
-from ablations.measurements.sides import Compared, comparable, one_text, side_of
+from ablations.measurements.selection import side_of
+from ablations.measurements.sides import Compared, comparable, one_text
 from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
 from ablations.schema.grid import Grid
@@ -149,7 +150,7 @@ def _rows(table: Measurements, claim: Claim, cell: Cell) -> BySeed:
 
 def _sample(table: Measurements, claim: Claim, cells: Sequence[Cell], compared: Compared) -> Sample:
     values = tuple(tuple(side.values()) for side in compared.values)
-    named = variances.names(table.cells, lambda cell: _rows(table, claim, cell))
+    named = variances.names([*table.cells, *table.means], lambda cell: _rows(table, claim, cell))
     keys = tuple(named[cell.label] for cell in cells)
     if claim.metric in EXACT:
         return Sample(keys, values, known=dict.fromkeys(keys, NO_EXAMPLES))

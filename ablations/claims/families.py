@@ -18,7 +18,7 @@ from ablations.claims.margins import margin
 from ablations.claims.relations import RELATIONS
 from ablations.core.estimates import summed
 from ablations.core.metrics import EXACT
-from ablations.measurements.sides import side_of
+from ablations.measurements.selection import side_of
 from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
 from ablations.schema.grid import Grid

@@ -19,7 +19,7 @@ from ablations.core.statistics import LEVEL, mean_interval
 from ablations.measurements.dictionary import unit
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.references import BIGRAM, references
-from ablations.measurements.sides import side_of
+from ablations.measurements.selection import side_of
 from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
 from lightning_modules.tasks import TASKS

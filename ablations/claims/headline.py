@@ -15,7 +15,7 @@ from ablations.core.formatting import axis_text, is_share, value_text
 from ablations.literature.published_values import same
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.references import BIGRAM, in_plain_words
-from ablations.measurements.sides import side_of
+from ablations.measurements.selection import side_of
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Metric
 

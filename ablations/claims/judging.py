@@ -57,6 +57,7 @@ from ablations.core.looks import Decision, Looks, decided_in_families
 from ablations.core.metrics import EXACT
 from ablations.core.statistics import LEVEL, Interval
 from ablations.measurements.measurements import Measurements
+from ablations.measurements.selection import parts_of
 from ablations.measurements.variances import about
 from ablations.schema.claim import Claim
 from lightning_modules.tasks import TASKS
@@ -143,7 +144,8 @@ def first_look(measured: Measurements) -> FirstLook:
     first = _judged(measured, looks=1)
     missing = max((judged.case.sides.unended for judged in first), default=0)
     helped = [judged.case for judged in first if judged.reason.seeds_help and not judged.case.claim.is_withdrawn]
-    cells = {cell.label for case in helped for cell in case.sides.cells}
+    standing = (cell for case in helped for cell in case.sides.cells)
+    cells = {part.label for cell in standing for part in parts_of(measured.grid, measured.cells, cell)}
     return FirstLook(frozenset(cells), missing)
 
 

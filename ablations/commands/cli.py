@@ -35,6 +35,7 @@ from ablations.commands import (
     published,
     simulate,
     tokenizer,
+    translate,
 )
 from ablations.commands.stores import bars, clean, keep, note, pack, sync, unpack
 from ablations.commands.summary import tell_results
@@ -480,6 +481,7 @@ PANELS: dict[str, list[tuple[str, Callable[..., None], str]]] = {
         ("fill-mask", fill_mask.command, 'fill-mask b16e "She opened the [MASK] and went out."'),
         ("generate", language.generate, 'generate RUN --prompt "The sea was"'),
         ("score", language.score, "score RUN --example lecture"),
+        ("translate", translate.command, 'translate RUN "A dog runs in the snow."'),
         ("answer", answer.command, 'answer RUN "Who came?" "Ann slept. Bob came."'),
         ("evaluate", evaluate.command, "evaluate RUN --task lambada"),
         ("finetune", checkpoints.finetune, "finetune --from FOLDER --task rte"),

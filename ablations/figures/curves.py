@@ -31,7 +31,8 @@ from ablations.figures.style import (
 )
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.references import BIGRAM, heldout_metric, in_plain_words, reference_losses
-from ablations.measurements.sides import agrees, as_printed, baseline_of, by_pretraining, one_text
+from ablations.measurements.selection import agrees, as_printed, baseline_of
+from ablations.measurements.sides import by_pretraining, one_text
 from ablations.schema.cell import Cell
 
 _MOST_LINES = 80  # seeds of all cells; more hide the means

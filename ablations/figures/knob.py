@@ -34,7 +34,7 @@ from ablations.figures.style import (
 from ablations.literature.published_values import Published, chosen, same
 from ablations.measurements import pairs, trunks
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.sides import as_printed
+from ablations.measurements.selection import as_printed
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
 

@@ -280,7 +280,8 @@ class Inspection:
         from lightning_modules.tasks.measured_baselines import baselines
         from lightning_modules.tasks.table import task_named
 
-        data = TaskData(self.system.data, task_named(task), self._settings(), 0, self.encoder)
+        own = self.system.data, task_named(task), self._settings(), 0, self.encoder
+        data = TaskData(*own, backward=self.system.reads_backward)
         learned, untrained = (probe_layers(side.backbone, data) for side in (self.module, self.untrained))
         levels = {_NAMES.get(name, name): scores["accuracy"] for name, scores in baselines(task).items()}
         results = embedding_figure.Probed(learned, untrained, levels, len(data.dev))

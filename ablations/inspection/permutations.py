@@ -189,7 +189,7 @@ class TrainedPair:
             first, second = self._said(module, "mlm", example)
             table = first[firsts, None] * second[None, seconds]
         else:
-            rows = Example.of(tokens).repeated(len(firsts))
+            rows = Example.of(tokens).rows(torch.arange(len(tokens.ids)).repeat_interleave(len(firsts)))
             rows.inputs.ids[:, at] = torch.tensor(firsts)
             order = torch.where(rows.inputs.special, 2, -1)  # hidden from the context, as in training
             order[:, at], order[:, at + 1] = 0, 1

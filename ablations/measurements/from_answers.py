@@ -8,7 +8,7 @@ from ablations.schema.record import Record
 from lightning_modules.config import ConfigError
 from lightning_modules.tasks import TASKS, Task
 from lightning_modules.tasks.measured_baselines import references
-from lightning_modules.tasks.scores.kept import unpack
+from lightning_modules.tasks.scores.kept import PROBABILITY, unpack
 from lightning_modules.tasks.validation import examples
 
 _ANSWER = "answer"
@@ -71,6 +71,6 @@ def _computed(record: Record, task: Task, dev: Any) -> dict[str, float]:
     if dev is None or len(answers) != len(dev):
         return {}
     scored = task.shape.score(answers, dev, [metric for metric in task.metrics if metric in task.shape.measures])
-    if any(scored.kept.get(name) != packed for name, packed in record.examples.items()):
+    if any(scored.kept.get(name) != packed for name, packed in record.examples.items() if name != PROBABILITY):
         return {}
     return {f"{task.name}.{metric}": value for metric, value in scored.metrics.items()}

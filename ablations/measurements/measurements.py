@@ -16,12 +16,14 @@ from ablations.core.store import Lookup
 from ablations.measurements.derived import DERIVED
 from ablations.measurements.from_answers import completed
 from ablations.measurements.layer_metrics import LAYER_METRICS
+from ablations.measurements.mean_of_two import mean_of_two
 from ablations.measurements.probe_metrics import gains
+from ablations.measurements.selection import mean_cells
 from ablations.schema.cell import Cell, Trial
 from ablations.schema.grid import Grid
 from ablations.schema.record import Record
 from ablations.schema.run import Run
-from lightning_modules.config import canonical
+from lightning_modules.config import ConfigError, canonical
 from lightning_modules.data.baselines.bigram import prefix
 from lightning_modules.zero_shot.settings import Measurement as Asked
 from lightning_modules.zero_shot.task import SAME_TOKENS
@@ -71,6 +73,8 @@ class Measurements:
         records: Gives the records of their runs; each is looked up once.
 
     Attributes:
+        means: The rows of the grid's ``means``, which are no cells.
+        apart: Row of ``means`` -> why some of its fine-tunings give no mean, one sentence each.
         computed: Metrics that are computed from the answers in records -> how many records lacked them.
         absent: Metrics that could be, but whose dev examples are not available -> how many records lack them.
         notes: Run id -> what somebody noted of it.
@@ -84,7 +88,31 @@ class Measurements:
         self._sums, self._bars = getattr(records, "sums", _no_sums), Bars(getattr(records, "folder", None))
         self.notes = notes(getattr(records, "folder", None))
         self.rows = tuple(row for cell in self.cells for row in measured(cell, self._records, self._bars))
-        self._index, self._silent = indexed(self.rows), indexed(self.rows, SILENT)
+        self.means = tuple(mean_cells(grid, self.cells))
+        self.apart: dict[str, list[str]] = {}
+        own = (*self.rows, *(row for cell in self.means for row in self._rows_of_mean(cell)))
+        self._index, self._silent = indexed(own), indexed(own, SILENT)
+
+    def _rows_of_mean(self, cell: Cell) -> Iterator[Measurement]:
+        """The rows of a mean of two cells; its records are computed here."""
+        pairs: dict[tuple[int, str], list[Run]] = {}
+        for run in cell.finetunings:
+            pairs.setdefault((run.seed, run.task), []).append(run)
+        for (seed, task), runs in pairs.items():
+            records = [record for run in runs if (record := self._records.get(run.id)) and record.outcome == "done"]
+            if len(records) < 2:
+                continue
+            try:
+                mean = mean_of_two(records[0], records[1], task)
+            except ConfigError as error:
+                self.apart.setdefault(cell.label, []).append(f"seed {seed}: {error.problems[0]}")
+                continue
+            name = SEVERAL.join(record.id for record in records)
+            device = SEVERAL.join(sorted({device_class(record) for record in records}))
+            self._records[name] = mean
+            outcome = SILENT if is_silent(mean, task) else "done"
+            where = Measurement(cell.label, seed, name, task, outcome, device, None, "", 0)
+            yield from (where._replace(metric=metric, value=float(value)) for metric, value in mean.metrics.items())
 
     def of(self, cell: Cell, metric: str) -> BySeed:
         """The measurements of a metric in a cell's finished runs, by seed.
@@ -137,7 +165,8 @@ class Measurements:
         count = self.looks[look - 1]
         chosen = copy.copy(self)
         chosen.cells = tuple(_first_seeds(cell, count) for cell in self.cells)
-        seeds = {cell.label: {run.seed for run in cell.planned} for cell in chosen.cells}
+        chosen.means = tuple(mean_cells(self.grid, chosen.cells))
+        seeds = {cell.label: {run.seed for run in cell.planned} for cell in (*chosen.cells, *chosen.means)}
         chosen._index, chosen._silent = (
             {key: {seed: row for seed, row in rows.items() if seed in seeds[key[0]]} for key, rows in index.items()}
             for index in (self._index, self._silent)

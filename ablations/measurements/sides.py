@@ -3,15 +3,13 @@
 Comparisons never cross device classes: a run on a GPU and one on a CPU differ by more than the knob.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ablations.core.metrics import WORDS
-from ablations.literature.published_values import same
 from ablations.measurements.measurements import BySeed
 from ablations.schema.cell import Cell
-from ablations.schema.grid import Grid
 from lightning_modules.config import identity
 from lightning_modules.zero_shot.settings import Measurement
 from lightning_modules.zero_shot.table import ZERO_SHOT
@@ -19,51 +17,6 @@ from lightning_modules.zero_shot.table import ZERO_SHOT
 _WORDS_OF_PAIRS = "heldout.pairs_"
 _OF_NEIGHBOURS = "heldout.joint_"
 _OF_PAIRS = (_WORDS_OF_PAIRS, "heldout.sop_", "heldout.nsp_")
-
-
-def as_printed(cell: Cell) -> dict[str, Any]:
-    """The values of a cell as papers print them; grids name baselines and claims by these."""
-    return {**cell.values, **cell.printed}
-
-
-def agrees(values: Mapping[str, Any], pattern: Mapping[str, Any]) -> bool:
-    """Whether a combination has the values of a pattern; a list stands for any of its items."""
-    return all(path in values and _is_one_of(values[path], options) for path, options in pattern.items())
-
-
-def _is_one_of(value: Any, options: Any) -> bool:
-    if isinstance(options, (list, tuple)) and not isinstance(value, (list, tuple)):
-        return any(same(value, item) for item in options)
-    return same(value, options)
-
-
-def matching(cells: Sequence[Cell], values: Mapping[str, Any]) -> list[Cell]:
-    """The cells with these values, as printed; a path that is no axis of a cell never matches."""
-    return [
-        cell
-        for cell in cells
-        if all(path in cell.values and same(as_printed(cell)[path], value) for path, value in values.items())
-    ]
-
-
-def side_of(grid: Grid, cells: Sequence[Cell], values: Mapping[str, Any]) -> list[Cell]:
-    """The cells that a few values select: other axes are at the baseline; axes zipped to a given one follow it."""
-    start = {**(as_printed(cells[0]) if cells else {}), **grid.baseline}
-    return matching(cells, _moved(grid, start, values))
-
-
-def baseline_of(grid: Grid, cells: Sequence[Cell], cell: Cell) -> Cell | None:
-    """The cell that ``cell`` is compared with: the same but for the baseline's values. None if there is none."""
-    if not grid.baseline:
-        return None
-    candidates = matching(cells, _moved(grid, as_printed(cell), grid.baseline))
-    return candidates[0] if len(candidates) == 1 else None
-
-
-def _moved(grid: Grid, start: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """``start`` with other values; axes zipped to a changed one are left open."""
-    open_paths = {path for group in grid.zip if values.keys() & set(group) for path in group}
-    return {path: value for path, value in start.items() if path not in open_paths} | dict(values)
 
 
 def one_text(cells: Sequence[Cell], metric: str) -> bool:

@@ -16,7 +16,8 @@ from ablations.core.statistics import Interval, mean_interval
 from ablations.measurements.derived import DERIVED, possible
 from ablations.measurements.measurements import SILENT, Measurements, device_class, is_silent, on_plateau
 from ablations.measurements.probe_metrics import MEAN_GAIN, PREFIX, gains, probe_of
-from ablations.measurements.sides import Compared, baseline_of, one_text
+from ablations.measurements.selection import baseline_of
+from ablations.measurements.sides import Compared, one_text
 from ablations.measurements.variances import Difference, differences
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid, Metric

@@ -9,7 +9,8 @@ from ablations.core.moderation import Variance, moderated
 from ablations.measurements import pairs, trunks
 from ablations.measurements.derived import DERIVED
 from ablations.measurements.measurements import BySeed, Measurements
-from ablations.measurements.sides import Compared, agrees, as_printed, comparable
+from ablations.measurements.selection import agrees, as_printed
+from ablations.measurements.sides import Compared, comparable
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
 
@@ -34,7 +35,7 @@ def names(cells: Iterable[Cell], rows: Rows) -> dict[str, str]:
     return {label: first.setdefault(runs, label) if runs else label for label, runs in measured.items()}
 
 
-def samples(measured: Measurements, cells: Iterable[Cell], rows: Rows) -> dict[int, dict[str, Sequence[float]]]:
+def samples(measured: Measurements, cells: Sequence[Cell], rows: Rows) -> dict[int, dict[str, Sequence[float]]]:
     """The values of each sample of the groups that some cells belong to: group -> sample -> a value for each run.
 
     Args:
@@ -44,8 +45,10 @@ def samples(measured: Measurements, cells: Iterable[Cell], rows: Rows) -> dict[i
     """
     wanted = {group_of(measured.grid, cell) for cell in cells}
     grouped: dict[int, dict[str, Sequence[float]]] = {group: {} for group in sorted(wanted)}
-    named = names(measured.cells, rows)
-    for cell in measured.cells:
+    asked = {cell.label for cell in cells}
+    every = [*measured.cells, *(mean for mean in measured.means if mean.label in asked)]
+    named = names(every, rows)
+    for cell in every:
         group = group_of(measured.grid, cell)
         if group in wanted and (found := rows(cell)):
             grouped[group][named[cell.label]] = [row.value for row in found.values()]

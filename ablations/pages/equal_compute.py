@@ -31,7 +31,8 @@ from ablations.measurements import trunks
 from ablations.measurements.curves import Crossing, amounts, crossing, curve, final_slope, geometric_mean, value_at
 from ablations.measurements.measurements import BySeed, Measurements, device_class
 from ablations.measurements.references import heldout_metric
-from ablations.measurements.sides import baseline_of, one_text
+from ablations.measurements.selection import baseline_of
+from ablations.measurements.sides import one_text
 from ablations.measurements.variances import differences
 from ablations.schema.cell import Cell
 from ablations.schema.record import Record

@@ -39,8 +39,10 @@ from ablations.pages import (
     held_equal,
     inference_page,
     judged,
+    mean_table,
     probe_table,
     rate_table,
+    saving_table,
     search_report,
     seed_values,
     tables,
@@ -60,6 +62,8 @@ _FIRST = ("masking_ratio", "sentence_objective", "embedding_size", "parameter_sh
 _SECTIONS = {
     "claims": "Verdicts",
     "table": "Results",
+    "means": mean_table.TITLE,
+    "savings": saving_table.TITLE,
     "tasks": "Task by task",
     "probes": "What the states know",
     "equal_compute": "At equal compute",
@@ -113,6 +117,8 @@ def _sheets(measured: Measurements, verdicts: Sequence[Verdict]) -> dict[str, ta
     return {
         "claims": tables.claims(verdicts) if verdicts else None,
         "table": tables.results(measured),
+        "means": mean_table.sheets(measured),
+        "savings": saving_table.sheets(measured),
         "tasks": task_table.per_task(measured),
         "probes": probe_table.table(measured),
         "equal_compute": equal_compute.sheets(measured),

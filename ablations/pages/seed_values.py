@@ -55,7 +55,7 @@ def _asked(measured: Measurements, verdicts: Sequence[Verdict]) -> list[tuple[st
             cells, _ = asked_cells(claim, measured.grid, measured.cells)
             asked.setdefault(claim.metric, set()).update(cell.label for cell in cells)
     return [
-        (metric, [cell for cell in measured.in_order().cells if cell.label in labels])
+        (metric, [cell for cell in (*measured.in_order().cells, *measured.means) if cell.label in labels])
         for metric, labels in asked.items()
     ]
 

@@ -40,7 +40,7 @@ from ablations.literature.published_values import Published, beside, chosen
 from ablations.measurements.curves import crossing, curve
 from ablations.measurements.measurements import SILENT, Measurements
 from ablations.measurements.references import counts_all_tokens, heldout_metric, reference, references
-from ablations.measurements.sides import as_printed, baseline_of
+from ablations.measurements.selection import as_printed, baseline_of
 from ablations.measurements.summaries import COSTS, Summary, numbers, planned_metrics, summarise
 from ablations.measurements.variances import about
 from ablations.pages import search_report

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ablations.literature.published_values import repeated, same
-from ablations.measurements.sides import agrees
+from ablations.measurements.selection import agrees
 from ablations.planning.afterwards import finetuning, measuring
 from ablations.schema.grid import AFTERWARDS, FINETUNING, MEASURING, SYSTEM_AXIS, Grid
 from lightning_modules.config import ConfigError, Problem, did_you_mean, has_knob, is_kind

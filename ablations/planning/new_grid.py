@@ -17,6 +17,7 @@ from lightning_modules.backbones import Transformer
 from lightning_modules.config import ConfigError, Problem, as_data, flat, has_knob
 from lightning_modules.files import write_atomically
 from lightning_modules.system import System
+from lightning_modules.translation import OF_RUNNING_TEXT
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _NEEDED = ("model.direction", "model.query_stream", "model.memory_length")  # of a model, by objectives and formats
@@ -113,9 +114,15 @@ def _of_kind(base: System) -> dict[str, Any]:
     stated: dict[str, Any] = {}
     if not isinstance(base.model, Transformer):
         usual = flat(type(base.model)())
-        own = {name: as_data(value) for name, value in flat(base.model).items() if value != usual[name]}
+        own = {name: as_data(value) for name, value in flat(base.model).items() if usual.get(name, {}) != value}
         stated |= {"model.kind": base.get("model.kind"), "model.embedding_size": None}  # as wide as its layers
         stated |= {f"model.{name}": value for name, value in own.items() if name not in _SIZES}
+        if base.get("model.direction") == "two_way":
+            stated["model.num_layers"] = base.get("model.num_layers")  # a scale may have one layer, and it needs two
+    if base.format.kind == "seq2seq":  # scales have running text, and measure it
+        stated["data.corpora"] = list(base.data.corpora)
+        usual = flat(base.evaluation)
+        stated |= {f"evaluation.{name}": as_data(usual[name]) for name in OF_RUNNING_TEXT}
     if base.optimizer.algorithm == "sgd":
         stated["optimizer.algorithm"] = "sgd"
     return stated

@@ -17,7 +17,7 @@ from ablations.core.counted import counted
 from ablations.core.machine import slots
 from ablations.core.store import Records, Snapshot, name_damaged
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.sides import as_printed, side_of
+from ablations.measurements.selection import as_printed, side_of
 from ablations.measurements.trunks import trunks_of
 from ablations.planning import cells as grid_cells
 from ablations.planning import cost as costing

@@ -96,6 +96,24 @@ class Exclusion(Settings):
     reason: str = required("Printed in the plan.", min_length=1)
 
 
+class Mean(Settings):
+    """A row that no run has: the mean of the probabilities that two cells give to each class of an example.
+
+    It is computed when tables are made, from two fine-tunings of one seed and task.
+    """
+
+    at: dict[str, str] = required("Axis -> the name of the row. No value of the axis.", min_length=1, max_length=1)
+    of: tuple[dict[str, Any], ...] = required("The two cells, as axis -> value.", min_length=2, max_length=2)
+
+
+class Saving(Settings):
+    """A number that no run has: with how many times as many labels one side is as good as the other."""
+
+    a: dict[str, Any] = required("Axis -> value of the side that saves labels.", min_length=1)
+    b: dict[str, Any] = required("Axis -> value of the side whose curve over labels is read.", min_length=1)
+    metric: str = required("The metric, better when higher.")
+
+
 class Metric(Settings):
     """One measured column."""
 
@@ -153,6 +171,8 @@ class Grid(Settings):
     first_seed: int = knob(
         0, "The smallest seed. Seeds that were looked at before a change of design stay below it.", ge=0, lt=1000
     )
+    means: tuple[Mean, ...] = knob((), "Rows that are means of the probabilities of two cells.")
+    savings: tuple[Saving, ...] = knob((), "Savings in labels, of cells that differ in finetuning.train_examples.")
     variance_groups: tuple[dict[str, Any], ...] = knob(
         (), "Axis -> value or list of values: cells whose runs vary alike. Each cell is in one group. By default all."
     )

@@ -32,7 +32,7 @@ class Record(Settings):
     metrics: dict[str, Number | bool] = knob({}, "Final measurements.")
     curve: dict[str, list[Number]] = knob({}, "Measurements during training, at most 64 points each.")
     layers: dict[str, list[Number]] = knob({}, "Statistics of each layer, from the first.")
-    examples: dict[str, str] = knob({}, "One packed number per dev example: the answer and its score.")
+    examples: dict[str, str] = knob({}, "Packed numbers of each dev example: the answer, its score, probabilities.")
     cost: dict[str, Number] = knob({}, "Seconds, tokens, FLOPs, parameters.")
     provenance: dict[str, Any] = knob({}, "Commit, device, versions, times. No part of the identity.")
     checksum: str = knob("", "SHA-256 of all other fields.")

@@ -3,11 +3,20 @@
 from typing import Annotated
 
 from lightning_modules.backbones.backbone import Backbone, BackboneModule
+from lightning_modules.backbones.encoder_decoder import EncoderDecoder
 from lightning_modules.backbones.recurrent import Recurrent
 from lightning_modules.backbones.stack import TransformerEncoder
 from lightning_modules.backbones.transformer import Transformer
 from lightning_modules.config import ByKind
 
-AnyBackbone = Annotated[Transformer | Recurrent, ByKind()]
+AnyBackbone = Annotated[Transformer | Recurrent | EncoderDecoder, ByKind()]
 
-__all__ = ["AnyBackbone", "Backbone", "BackboneModule", "Recurrent", "Transformer", "TransformerEncoder"]
+__all__ = [
+    "AnyBackbone",
+    "Backbone",
+    "BackboneModule",
+    "EncoderDecoder",
+    "Recurrent",
+    "Transformer",
+    "TransformerEncoder",
+]

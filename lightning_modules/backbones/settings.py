@@ -371,6 +371,16 @@ class StackSettings(Backbone):
         if depths and self.stacks > 1:
             raise ValueError("training.warm_start needs a single stack of layers: model.direction cannot be two_way")
 
+    @property
+    def sub_layers(self) -> tuple[str, ...]:
+        """The sub-layers of a layer, in their order."""
+        return ("attention", "ffn")
+
+    @property
+    def layers_in_all(self) -> int:
+        """Layers of all stacks."""
+        return self.num_layers
+
     def owners(self, layer: int) -> dict[str, int]:
         """For each kind of sub-layer, the first layer that uses that of ``layer``: itself if not shared.
 
@@ -379,7 +389,7 @@ class StackSettings(Backbone):
         """
         group = layer * self.sharing_groups // self.num_layers
         first = -(-group * self.num_layers // self.sharing_groups)
-        return {kind: first if self.sharing in (kind, "all") else layer for kind in ("attention", "ffn")}
+        return {kind: first if self.sharing in (kind, "all") else layer for kind in self.sub_layers}
 
     def shared_across(self, count: int) -> bool:
         """Whether one of the first ``count`` layers of a stack shares a sub-layer with one above them."""

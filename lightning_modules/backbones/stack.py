@@ -17,7 +17,7 @@ from lightning_modules.backbones.embeddings import Embeddings
 from lightning_modules.backbones.settings import BY_DISTANCE, StackSettings
 from lightning_modules.batch import Direction, Encoded, Example, Tokens, Unsupported
 from lightning_modules.layers.activations import ACTIVATIONS
-from lightning_modules.layers.attention import MultiHeadAttention, attention_bias, attention_mask
+from lightning_modules.layers.attention import CrossAttention, MultiHeadAttention, attention_bias, attention_mask
 from lightning_modules.layers.carried import Carry, Growing, Past
 from lightning_modules.layers.chosen import states_at, states_back
 from lightning_modules.layers.distances import Distances, QueryBiases, waves
@@ -27,7 +27,7 @@ from lightning_modules.layers.positions import alibi_slopes, linear_bias, sided_
 from lightning_modules.layers.query_stream import Asked
 from lightning_modules.layers.relative import LearnedRelation, ProjectedRelation, Relation, SegmentRelation
 from lightning_modules.layers.rotary import Rotation, rotation
-from lightning_modules.layers.scene import Scene
+from lightning_modules.layers.scene import Scene, Source
 
 BIASES = {
     "linear_bias": (linear_bias, lambda heads, direction: alibi_slopes(heads)),
@@ -101,6 +101,9 @@ def _compiled() -> Callable[..., Tensor]:
 def _made(kind: str, settings: StackSettings) -> SubLayer:
     if kind == "ffn":
         return SubLayer(FeedForward(settings), settings)
+    if kind == "cross":
+        form = settings.hidden_size, settings.heads, settings.attention_dropout
+        return SubLayer(CrossAttention(*form, biases=settings.attention_biases), settings)
     attention = MultiHeadAttention(
         settings.hidden_size,
         settings.heads,
@@ -143,8 +146,8 @@ def _query_biases(settings: StackSettings) -> QueryBiases | None:
 class TransformerEncoder(BackboneModule):
     """Embeddings and the layers over them; every layer's output is returned.
 
-    A layer is attention, then feed-forward. ``blocks[i]`` holds the sub-layers that layer i is the first to use;
-    ``owners[i]`` maps each kind to the block that holds that of layer i.
+    A layer is attention, then, in a decoder, attention to a source, then feed-forward. ``blocks[i]`` holds the
+    sub-layers that layer i is the first to use; ``owners[i]`` maps each kind to the block that holds that of layer i.
 
     Attributes:
         memory_length: Positions of a memory that `begin` makes. This and the next two are those of the settings, and an
@@ -240,7 +243,7 @@ class TransformerEncoder(BackboneModule):
         return past
 
     def above(
-        self, x: Float[Tensor, "b t d"], example: Example, before: _Before = None
+        self, x: Float[Tensor, "b t d"], example: Example, before: _Before = None, source: Source | None = None
     ) -> tuple[list[Tensor], Float[Tensor, "b t d"], Float[Tensor, "b m d"] | None]:
         """The layers over the output of the embeddings, the last states, and those of queries.
 
@@ -249,7 +252,7 @@ class TransformerEncoder(BackboneModule):
         """
         length, layers, wanted = x.shape[1], [x], example.read
         asked = None if example.queries is None else Asked(example.queries, length)
-        scene = self._scene(example, x, before, asked)
+        scene = replace(self._scene(example, x, before, asked), source=source)
         if asked is not None:
             wanted = None if example.read is None else asked.rows(example.read)
             x = torch.cat([x, self._queries(example.inputs, asked)], 1)
@@ -278,6 +281,8 @@ class TransformerEncoder(BackboneModule):
     ) -> Float[Tensor, "b _ d"]:
         apply = _compiled() if self.compiled and self.training else _apply
         x = apply(self._sub_layer(owners, "attention"), x, scene, past, context=context, read=read)
+        if scene.source is not None:
+            x = apply(self._sub_layer(owners, "cross"), x, scene.source)
         return apply(self._sub_layer(owners, "ffn"), x)
 
     def _queries(self, tokens: Tokens, asked: Asked) -> Float[Tensor, "b m d"]:

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from lightning_modules import cached
 from lightning_modules.config import ConfigError, identity
-from lightning_modules.data.corpora import json_lines, made
+from lightning_modules.data.corpora import json_lines, made, parallel
 from lightning_modules.data.corpora.own_text import hub_place, text_files
 from lightning_modules.data.corpora.registry import Split, corpus
 from lightning_modules.data.settings import Data
@@ -154,7 +154,10 @@ def _state(name: str) -> list:
     files: list[Path] = text_files(rest) if kind == "text" else []
     if kind == json_lines.PREFIX:
         files = text_files(json_lines.split_name(rest)[1])
-    if kind == "hub":
+    if kind in parallel.OWN:
+        files = parallel.files(kind, rest)
+    if kind in ("hub", "pairs"):
+        rest = parallel.split_name(kind, rest)[1] if kind == "pairs" else rest
         place, _, is_local = hub_place(rest)
         files = sorted(p for p in Path(place).rglob("*") if p.is_file()) if is_local else []
     return [name, [[str(path), *version(path)] for path in files]]

@@ -68,14 +68,20 @@ class FinetuningRun:
     @cached_property
     def data(self) -> TaskData:
         """The Lightning data module."""
-        features = self.settings.features
+        features, system = self.settings.features, self.system
         if features is None or features.layers == "none":
             return TaskData(
                 *self._of_data,
-                language_model=self.settings.language_model(self.system),
-                characters=self.system.reads_characters,
+                language_model=self.settings.language_model(system),
+                characters=system.reads_characters,
+                backward=system.reads_backward,
             )
-        return FeatureData(*self._of_data, characters=self.system.reads_characters, frozen=self._frozen)
+        return FeatureData(
+            *self._of_data,
+            characters=system.reads_characters,
+            backward=system.reads_backward,
+            frozen=self._frozen,
+        )
 
     @property
     def _of_data(self) -> tuple[Data, Task, FineTuning, int, Encoder | None]:

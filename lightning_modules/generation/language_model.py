@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lightning_modules.backbones.backbone import BackboneModule
-from lightning_modules.batch import Direction, Encoded, Example, Target, Tokens, Visibility
+from lightning_modules.batch import SOURCE, Direction, Encoded, Example, Target, Tokens, Visibility
 from lightning_modules.config import ConfigError
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.objectives.language_model import NEXT, LanguageModel
@@ -101,9 +101,19 @@ def check_predicts_next(system: System, name: str) -> LanguageModel:
         name: What messages call the model.
 
     Raises:
-        ConfigError: For a model that fills masks or reads from right to left.
+        ConfigError: For a model that fills masks, translates, reads from right to left or reads reversed text.
     """
     lm = system.objectives.lm
+    if SOURCE in system.model.supports:
+        text = f"{name} continues no text by itself: it reads a source. `ablations translate` writes its translations."
+        raise ConfigError([text])
+    if system.reads_backward:
+        raise ConfigError(
+            [
+                f"{name} reads reversed text (format.sentence_order backward), and prompts are not reversed. Choose a "
+                "model with format.sentence_order text."
+            ]
+        )
     if lm is not None and NEXT in lm.targets:
         return lm
     trained = ", ".join(f"'{name}'" for name, _ in system.objectives.present())

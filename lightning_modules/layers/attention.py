@@ -15,7 +15,7 @@ from lightning_modules.layers.chosen import states_at
 from lightning_modules.layers.dropout import drop
 from lightning_modules.layers.heads import in_heads
 from lightning_modules.layers.relative import Relation, SegmentRelation
-from lightning_modules.layers.scene import ALONE, Scene
+from lightning_modules.layers.scene import ALONE, Scene, Source
 
 
 def attention_mask(visible: Visibility, length: int, device: torch.device) -> Bool[Tensor, "#b #h t s"] | None:
@@ -187,3 +187,20 @@ class MultiHeadAttention(nn.Module):
             terms = self.segments(q, scene)
             bias = terms if bias is None else terms + bias
         return asking, bias
+
+
+class CrossAttention(MultiHeadAttention):
+    """Attention of a decoder to an encoded source (Vaswani et al. 2017, section 3.2.3)."""
+
+    def forward(self, x: Float[Tensor, "b t d"], source: Source) -> Float[Tensor, "b t d"]:
+        """Attention of all positions to the source, at which a row sees no padding."""
+        if source.kept is not None and (kept := source.kept.get(id(self))) is not None:
+            d, bias = x.shape[-1], self.qkv.bias
+            k, v = kept
+            (q,) = in_heads(F.linear(x, self.qkv.weight[:d], None if bias is None else bias[:d]), 1, self.num_heads)
+        else:
+            q, k, v = self.queries_keys_values(x, context=source.states)
+            if source.kept is not None:
+                source.kept[id(self)] = k, v
+        mixed = attend(q, k, v, source.bias.to(q.dtype), self.dropout if self.training else 0.0)
+        return self.output(mixed.transpose(1, 2).flatten(2))

@@ -42,6 +42,10 @@ class KeysValues:
         room.filled = end
         return KeysValues(room, end)
 
+    def rows(self, which: Int[Tensor, " k"]) -> "KeysValues":
+        """Those of some rows, in this order."""
+        return KeysValues().followed_by(self.both[:, which]) if self.length else self
+
     @property
     def both(self) -> Float[Tensor, "2 b h s c"]:
         """Keys and values."""
@@ -62,6 +66,11 @@ class Carry:
     layers: tuple[KeysValues, ...]
     real: Bool[Tensor, "b s"] | None
     positions: Int[Tensor, "b s"]
+
+    def rows(self, which: Int[Tensor, " k"]) -> "Carry":
+        """The carry of some rows, in this order; a row may be chosen several times."""
+        real = None if self.real is None else self.real[which]
+        return Carry(tuple(layer.rows(which) for layer in self.layers), real, self.positions[which])
 
 
 class Past:

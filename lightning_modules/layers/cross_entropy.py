@@ -18,7 +18,11 @@ _ENTRIES = 1 << 17  # of the logits that are in work at a time: half a MiB in fp
 
 
 def summed_cross_entropy(
-    states: Float[Tensor, "n e"], table: Float[Tensor, "v e"], bias: Float[Tensor, " v"] | None, ids: Int[Tensor, " n"]
+    states: Float[Tensor, "n e"],
+    table: Float[Tensor, "v e"],
+    bias: Float[Tensor, " v"] | None,
+    ids: Int[Tensor, " n"],
+    smoothing: float = 0.0,
 ) -> Float[Tensor, ""]:
     """The summed cross-entropy in nats of predicting ``ids`` from the logits ``states table^T + bias``.
 
@@ -30,11 +34,14 @@ def summed_cross_entropy(
         table: One row for each word.
         bias: One number for each word, or None.
         ids: The right words.
+        smoothing: Share of the target that all words have together, the right one among them (Szegedy et al. 2016,
+            section 7). The rest is of the right word.
     """
     if states.device.type == "cpu":
-        return _SummedCrossEntropy.apply(*_in_one_precision(states, table), bias, ids)
+        return _SummedCrossEntropy.apply(*_in_one_precision(states, table), bias, ids, smoothing)
     logits = F.linear(states, table)
-    return F.cross_entropy((logits if bias is None else logits + bias).float(), ids, reduction="sum")
+    logits = (logits if bias is None else logits + bias).float()
+    return F.cross_entropy(logits, ids, reduction="sum", label_smoothing=smoothing)
 
 
 def _in_one_precision(states: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
@@ -47,7 +54,7 @@ def _in_one_precision(states: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
 
 class _SummedCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, states: Tensor, table: Tensor, bias: Tensor | None, ids: Tensor) -> Tensor:
+    def forward(ctx: Any, states: Tensor, table: Tensor, bias: Tensor | None, ids: Tensor, smoothing: float) -> Tensor:
         slopes = states @ table.T  # logits at first, in the end the gradient of the loss by them
         wider = torch.promote_types(slopes.dtype, torch.float32) if bias is None else bias.dtype
         total = slopes.new_zeros((), dtype=wider)
@@ -59,9 +66,13 @@ class _SummedCrossEntropy(torch.autograd.Function):
             if bias is not None:
                 wide += bias
             total += (wide.amax(-1, keepdim=True) - wide.gather(1, right)).sum()
+            if smoothing:
+                total += smoothing * (wide.gather(1, right)[:, 0] - wide.mean(-1)).sum()
             torch.softmax(wide, -1, out=wide)
             total -= wide.amax(-1).log().sum()  # the largest share, which is never 0; that of the right word may be
-            wide.scatter_add_(1, right, wide.new_full(right.shape, -1.0))
+            wide.scatter_add_(1, right, wide.new_full(right.shape, smoothing - 1.0))
+            if smoothing:
+                wide -= smoothing / len(table)
             if by_bias is not None:
                 by_bias += wide.sum(0)
             part.copy_(wide)
@@ -70,8 +81,8 @@ class _SummedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None, None]:
         (factor,) = gradients
         states, table, slopes, by_bias = ctx.saved_tensors
         by_states, by_table = slopes @ table, slopes.T @ states
-        return by_states.mul_(factor), by_table.mul_(factor), None if by_bias is None else by_bias * factor, None
+        return by_states.mul_(factor), by_table.mul_(factor), None if by_bias is None else by_bias * factor, None, None

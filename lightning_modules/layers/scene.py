@@ -11,6 +11,27 @@ from lightning_modules.layers.rotary import Rotation
 
 
 @dataclass(frozen=True, eq=False)
+class Source:
+    """An encoded source, which the layers of a decoder attend to.
+
+    Attributes:
+        states: The last states of the encoder.
+        bias: What is added to the scores: minus infinity on padding, else nothing.
+        kept: Keys and values of each sub-layer that has read it, where a decoder goes on from step to step; None
+            where each step computes them.
+    """
+
+    states: Float[Tensor, "b s d"]
+    bias: Float[Tensor, "b 1 1 s"]
+    kept: dict[int, tuple[Tensor, Tensor]] | None = None
+
+    def rows(self, which: Int[Tensor, " k"]) -> "Source":
+        """The sources of some rows, in this order."""
+        kept = None if self.kept is None else {name: (k[which], v[which]) for name, (k, v) in self.kept.items()}
+        return Source(self.states[which], self.bias[which], kept)
+
+
+@dataclass(frozen=True, eq=False)
 class Scene:
     """Visibility and positions of a batch, as its layers read them; t positions attend to s.
 
@@ -23,6 +44,7 @@ class Scene:
         biases: The query biases that all layers share.
         apart: Whether a pair of positions is of two segments.
         blind: Which rows see nothing, so that nothing is mixed for them; None where each sees something.
+        source: What a decoder attends to beside its own positions; None for an encoder.
     """
 
     bias: Float[Tensor, "#b #h t s"] | None = None
@@ -33,6 +55,7 @@ class Scene:
     biases: QueryBiases | None = None
     apart: Bool[Tensor, "#b 1 t s"] | None = None
     blind: Bool[Tensor, "#b #h t 1"] | None = None
+    source: Source | None = None
 
     def at(self, read: Int[Tensor, "b m"], length: int) -> "Scene":
         """The scene of the queries at flat positions, of ``length`` in a row; keys stay."""

@@ -60,6 +60,6 @@ def documents_of(heldout: HeldOut) -> np.ndarray:
     """The document that each sequence starts in, numbered from 0 ``[sequences]``."""
     sequences = heldout.sequences
     assert isinstance(sequences, Sequences), "held-out text is running text"
-    starts = sequences.bounds[np.asarray(heldout.chosen, dtype=np.int64)]
+    starts = sequences.starts[np.asarray(heldout.chosen, dtype=np.int64)]
     _, numbers = np.unique(np.searchsorted(sequences.store.document_starts, starts, side="right"), return_inverse=True)
     return numbers

@@ -19,7 +19,7 @@ from lightning_modules.data.baselines.bigram import MOST_TOKENS
 from lightning_modules.data.baselines.kneser_ney import KneserNey, Lines
 from lightning_modules.data.baselines.ngrams import Counted
 from lightning_modules.data.baselines.product import NEIGHBOURS, TWO, Fit, Product, Questions
-from lightning_modules.data.formats.stream import shuffled
+from lightning_modules.data.formats.stream import ORDERS
 from lightning_modules.data.order.heldout import HeldOut
 from lightning_modules.data.store import TokenStore
 from lightning_modules.measures import heldout_text
@@ -184,8 +184,8 @@ def _methods(system: System, target: str, judged: Sequence[Example], behind: Seq
 
 
 def _store(system: System, data: Data) -> TokenStore:
-    store = open_store(data, "train")
-    return shuffled(store) if system.heldout_format.resolved().sentence_order == "shuffled" else store
+    form = system.heldout_format.resolved()
+    return ORDERS[form.sentence_order](open_store(data, "train"))
 
 
 def _text(store: TokenStore, most: int, marked: bool, target: str) -> Counted:

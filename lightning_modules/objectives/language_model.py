@@ -98,6 +98,14 @@ class LanguageModel(Objective):
         "Transformer-XL on WikiText-103). Frequent words have small ids where the tokenizer numbers them so.",
         neutral=(),
     )
+    label_smoothing: Annotated[float, OfLoss] = knob(
+        0.0,
+        "Share of each training target that all words have in common (0.1 in Vaswani et al. 2017). Held-out losses "
+        "have none.",
+        neutral=0.0,
+        ge=0,
+        lt=1,
+    )
     activation: Annotated[Activation, OfLoss] = knob("gelu", "Activation function of the head.", neutral="gelu")
     norm_eps: Annotated[float, OfLoss] = knob(1e-12, "Epsilon of the head's LayerNorm.", neutral=1e-12, gt=0)
 
@@ -117,6 +125,12 @@ class LanguageModel(Objective):
             raise ValueError(
                 f"negatives {self.negatives} and cutoffs {list(self.cutoffs)} are two ways to spare the softmax: leave "
                 "one of them out"
+            )
+        if self.label_smoothing and (self.cutoffs or self.negatives):
+            other = "cutoffs make it an adaptive one" if self.cutoffs else "negatives make it one over a sample"
+            raise ValueError(
+                f"label_smoothing {self.label_smoothing:g} is of a softmax over all words, and {other}: set one of "
+                "them to its default"
             )
         return self
 
@@ -184,10 +198,12 @@ class LanguageModel(Objective):
         return 1 if self.scored == "second_half" else 0
 
     def loss(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, Tensor]:
-        """Summed cross-entropy in nats over the predictions of each direction; never a mean."""
+        """Summed cross-entropy in nats over the predictions of each direction, with smoothed labels; never a mean."""
         head = vocabulary_head(heads)
         return {
-            name: head.summed_loss(self._states(encoded, example, name), encoded, example.targets[name])
+            name: head.summed_loss(
+                self._states(encoded, example, name), encoded, example.targets[name], self.label_smoothing
+            )
             for name in self.targets
         }
 

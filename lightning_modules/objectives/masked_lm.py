@@ -63,7 +63,8 @@ class MaskedLM(Objective):
         groups = masking.choose(example.inputs, draws, vocabulary)
         if masking.presentations > 1:
             groups = dealt(groups, draws, masking.presentations)
-            example, draws = example.repeated(masking.presentations), draws.repeated(masking.presentations)
+            times = torch.arange(len(example.inputs.ids)).repeat_interleave(masking.presentations)
+            example, draws = example.rows(times), draws.repeated(masking.presentations)
         tokens = example.inputs
         where = torch.from_numpy(np.flatnonzero(masking.ask(tokens, groups, draws, vocabulary)))
         target = Target(where=where, ids=tokens.ids.reshape(-1)[where])

@@ -75,13 +75,18 @@ class VocabularyHead(nn.Module):
             return hidden
         return self.norm(self.activation(self.dense(hidden)))
 
-    def summed_loss(self, hidden: Float[Tensor, "n d"], encoded: Encoded, target: Target) -> Tensor:
-        """Summed cross-entropy in nats over the predictions, equal to that of the logits and several times as fast."""
+    def summed_loss(
+        self, hidden: Float[Tensor, "n d"], encoded: Encoded, target: Target, smoothing: float = 0.0
+    ) -> Tensor:
+        """Summed cross-entropy in nats over the predictions, equal to that of the logits and several times as fast.
+
+        Without an adaptive softmax labels may be smoothed; see `summed_cross_entropy`.
+        """
         if self.adaptive is not None:
             return self.adaptive.summed_loss(self.below(hidden), encoded, self.bias, target.ids)
         if self.sampled is not None and self.training:
             return self.sampled.summed_loss(self.below(hidden), self._table(encoded), self.bias, target.ids)
-        return summed_cross_entropy(self.below(hidden), self._table(encoded), self.bias, target.ids)
+        return summed_cross_entropy(self.below(hidden), self._table(encoded), self.bias, target.ids, smoothing)
 
     def words(self, encoded: Encoded) -> int:
         """Words that it tells apart."""

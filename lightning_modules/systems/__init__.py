@@ -11,6 +11,7 @@ from lightning_modules.systems.gpt2 import GPT2, GPT2_MEDIUM
 from lightning_modules.systems.mask15 import MASK15_LARGE
 from lightning_modules.systems.roberta import ROBERTA_BASE, ROBERTA_LARGE
 from lightning_modules.systems.spanbert import SPANBERT_BASE, SPANBERT_LARGE
+from lightning_modules.systems.transformer import TRANSFORMER_BASE, TRANSFORMER_BIG
 from lightning_modules.systems.transformer_xl import TRANSFORMER_XL_BASE
 from lightning_modules.systems.ulmfit import ULMFIT
 from lightning_modules.systems.xlnet import XLNET_BASE, XLNET_LARGE
@@ -35,6 +36,8 @@ SYSTEMS: dict[str, System] = {
     "gpt": GPT,
     "gpt2": GPT2,
     "gpt2_medium": GPT2_MEDIUM,
+    "transformer_base": TRANSFORMER_BASE,
+    "transformer_big": TRANSFORMER_BIG,
     "transformer_xl_base": TRANSFORMER_XL_BASE,
     "awd_lstm": AWD_LSTM,
     "ulmfit": ULMFIT,
@@ -64,6 +67,8 @@ __all__ = [
     "SPANBERT_BASE",
     "SPANBERT_LARGE",
     "SYSTEMS",
+    "TRANSFORMER_BASE",
+    "TRANSFORMER_BIG",
     "TRANSFORMER_XL_BASE",
     "ULMFIT",
     "XLNET_BASE",

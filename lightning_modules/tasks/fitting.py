@@ -1,6 +1,6 @@
 """Whether a fine-tuning fits its task and the model that it starts from; known before anything is loaded."""
 
-from lightning_modules.batch import RECURRENT_STATES
+from lightning_modules.batch import RECURRENT_STATES, SOURCE
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.system import System
 from lightning_modules.tasks.reading.layout import LAYOUTS
@@ -20,6 +20,10 @@ def check(system: System, task: str, settings: FineTuning) -> None:
     Raises:
         ConfigError: With every problem, its path below ``finetuning``.
     """
+    if SOURCE in system.model.supports:
+        kind = system.model.get("kind")
+        text = f"reads one sequence, and model.kind {kind} reads a source and a target: choose another model"
+        raise ConfigError([Problem(f"finetuning.{task}", text)])
     wrong = [_layout(name, settings) for name in (task, settings.first) if name]
     wrong += [_segments(system, settings), _language_model(system, settings), _transferred(system, settings)]
     wrong += [
@@ -27,6 +31,7 @@ def check(system: System, task: str, settings: FineTuning) -> None:
         _without_table(system, settings),
         _mixed(system, settings),
         _in_windows(system, task, settings),
+        _backward(system, task, settings),
         _carried(system, settings),
     ]
     if found := [Problem(f"finetuning.{path}", text) for path, text in filter(None, wrong)]:
@@ -109,6 +114,22 @@ def _in_windows(system: System, task: str, settings: FineTuning) -> tuple[str, s
     if not isinstance(shape, Texts):
         return "window", f"{settings.window} reads a text as a whole, and {task} has no such answer: leave it out"
     return None
+
+
+def _backward(system: System, task: str, settings: FineTuning) -> tuple[str, str] | None:
+    """Texts are reversed whole, as those of pretraining, so each must be read alone."""
+    wrong = [name for name in (task, settings.first) if name and not _is_single(name)]
+    if not system.reads_backward or not wrong:
+        return None
+    return "layout", (
+        f"{wrong[0]} is not answered by a single text. This model reads reversed text (format.sentence_order "
+        "backward). Choose a task of single texts, such as sst2 or imdb, or set format.sentence_order to text"
+    )
+
+
+def _is_single(task: str) -> bool:
+    shape = task_named(task).shape
+    return isinstance(shape, Texts) and not shape.pair
 
 
 def _language_model(system: System, settings: FineTuning) -> tuple[str, str] | None:

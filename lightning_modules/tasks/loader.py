@@ -23,7 +23,9 @@ from lightning_modules.data.text.tokenizer import Vocabulary
 from lightning_modules.draws import permutation
 from lightning_modules.objectives import LanguageModel
 from lightning_modules.tasks import validation
+from lightning_modules.tasks.reading.layout import MARKS
 from lightning_modules.tasks.reading.pieces import Pieces
+from lightning_modules.tasks.scores.kept import packed_probabilities
 from lightning_modules.tasks.settings import FineTuning
 from lightning_modules.tasks.shapes.shape import Inputs, Scored
 from lightning_modules.tasks.task import Split, Task
@@ -187,6 +189,7 @@ class TaskData(pl.LightningDataModule):
     own: Encoder | None = None
     language_model: LanguageModel | None = None
     characters: bool = False
+    backward: bool = False
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -224,6 +227,7 @@ class TaskData(pl.LightningDataModule):
         else:
             examples = validation.examples(name, split, share)
         pieces = Pieces.of(examples.texts(), self.encoder)
+        pieces = pieces.backward(self.settings.max_length - MARKS) if self.backward else pieces
         return self.task.shape.inputs(examples, pieces, self.encoder.vocabulary, self.settings)
 
     def shown(self, inputs: Inputs) -> Inputs:
@@ -233,8 +237,9 @@ class TaskData(pl.LightningDataModule):
     def score(self, outputs: list[np.ndarray]) -> Scored:
         """Scores the outputs of each dev item, in the order of `val_dataloader`."""
         place = np.argsort(self.val_dataloader().order)
-        answers = self.task.shape.answers([outputs[n] for n in place.tolist()], self.dev)
-        return self.task.score(answers, self.dev.examples)
+        in_order, shape = [outputs[n] for n in place.tolist()], self.task.shape
+        scored = self.task.score(shape.answers(in_order, self.dev), self.dev.examples)
+        return replace(scored, kept=scored.kept | packed_probabilities(shape.probabilities(in_order)))
 
     @property
     def provenance(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from torch import nn
 
 from lightning_modules import cached
 from lightning_modules.backbones import Backbone, Transformer
+from lightning_modules.backbones.settings import StackSettings
 from lightning_modules.backbones.stack import SubLayer, TransformerEncoder
 from lightning_modules.config import ConfigError, Problem, identity
 from lightning_modules.places import cache
@@ -81,7 +82,7 @@ class Execution:
         if self.strategy == "fsdp" and not isinstance(model, Transformer):
             text = f"weights of model.kind {model.get('kind')} cannot be divided. Choose ddp, or a transformer."
             yield Problem("strategy", text)
-        if self.activation_checkpointing and not isinstance(model, Transformer):
+        if self.activation_checkpointing and not isinstance(model, StackSettings):
             kind = model.get("kind")
             text = f"layers of model.kind {kind} cannot be computed again. Leave it out, or choose a transformer."
             yield Problem("activation_checkpointing", text)

@@ -332,7 +332,11 @@ class Schedule(Settings):
         neutral=False,
     )
     warmup_fraction: float = knob(0.01, "Share of all steps used for the warm-up, or the rise.", ge=0, lt=1)
-    decay: Literal["linear", "cosine", "constant"] = knob("linear", "Shape of the decay after the warm-up.")
+    decay: Literal["linear", "cosine", "constant", "inverse_sqrt"] = knob(
+        "linear",
+        "Shape of the decay after the warm-up. With inverse_sqrt the rate falls by the square root of the steps done "
+        "and does not reach zero (Vaswani et al. 2017, equation 3).",
+    )
     decay_origin: Literal["zero", "warmup_end"] = knob(
         "warmup_end",
         "Where the decay starts: at the end of the warm-up, or at step zero as in BERT's released code. There the "
@@ -377,6 +381,8 @@ class Schedule(Settings):
         progress = (step - start) / max(1, steps - start)
         if self.decay == "cosine":
             return 0.5 * (1 + math.cos(math.pi * progress))
+        if self.decay == "inverse_sqrt":
+            return math.sqrt(max(1, warmup) / (step + 1))
         return 1.0 if self.decay == "constant" else 1.0 - progress
 
     def beta1(self, usual: float, step: int, steps: int) -> float:

@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from ablations.commands import checkpoints, cli, evaluate, simulate, tokenizer
+from ablations.commands import checkpoints, cli, evaluate, simulate, tokenizer, translate
 from ablations.commands.data_sets import pairs
 from ablations.commands.terminal import Format
 from ablations.core.packs import archive
@@ -88,6 +88,7 @@ CALLS = {
     "systems": [],
     "tables": [],
     "tokenizer stats": ["--scale", "smoke"],
+    "translate": [RUN, "The water."],
     "unpack": [PACK],
     "verify": [],
 }
@@ -159,6 +160,8 @@ def _make_up(monkeypatch, folder):
     monkeypatch.setattr("lightning_modules.data.open_store", lambda *_: None)
     monkeypatch.setattr("lightning_modules.data.formats.summary.summary", lambda *_: Summary(1, 90.0, 0.3, 1.5, 1.0))
     monkeypatch.setattr(evaluate, "_asked", lambda *_: {})
+    row = {"sentence": "The water.", "translation": "Das Wasser.", "score": -1.5}
+    monkeypatch.setattr(translate, "translated", lambda *_, **__: [row])
     monkeypatch.setattr(evaluate, "_measured", lambda *_: {"metrics": {"lambada.accuracy": 0.5}})
     monkeypatch.setattr(pairs, "notes", lambda *_: ["half of the pairs are of label 1"])
     counted = counting.Reached({"pairs": 4.5}, {100: 4.5}, {"pairs": [1]}, {"training": 100}, "a", "b")

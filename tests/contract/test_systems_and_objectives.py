@@ -15,6 +15,7 @@ from lightning_modules.objectives.choosing import Spans
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
 from tests.conftest import make_draws, make_tokens, make_vocabulary
+from tests.translations import pairs
 
 SIZE = Size(hidden_size=16, embedding_size=16, vocab_size=50)
 OBJECTIVES = {name: Objectives.model_fields[name] for name in Objectives.model_fields}
@@ -46,8 +47,9 @@ class TestSystem:
     def test_every_parameter_gets_a_gradient(self, name):
         system = shrunk(name)
         module = system.build(seed=0)
-        tokens = make_tokens(64, 16, 64)
-        tokens.tables["segment"][:, 8:] = int(getattr(system.model, "segment_relation", False))
+        tokens = pairs([16] * 64, [16] * 64) if system.format.sides > 1 else make_tokens(64, 16, 64)
+        if tokens.source is None:
+            tokens.tables["segment"][:, 8:] = int(getattr(system.model, "segment_relation", False))
         example = system.prepare(tokens, make_draws(64), make_vocabulary(64))
         terms = system.objectives.loss(module.heads, module.backbone(example), example)
         total = sum(weight * loss / count for loss, count, weight in terms.values())
@@ -80,6 +82,7 @@ PUBLISHED = {
     "elmo": 144.90,  # 93.6 as printed, and an output layer over 100,000 words
     "awd_lstm": 33.6,  # on WikiText-2; the paper prints 33, cut off from 33,556,078
     "ulmfit": 44.27,  # of the released sizes by hand, since no count is published; see test_hidden_layer.py
+    "transformer_base": 63.1, "transformer_big": 214.2,  # with 37,000 pieces; the paper prints 65 and 213
     "xlnet_base": 117,  # of the released model; the paper calls it as large as BERT-base
     "xlnet_large": 360,  # of the released model, 360,268,800 and a bias of words; the paper says as BERT-large (340)
     "gpt": 117, "gpt2": 124.4, "gpt2_medium": 354.8,  # GPT-2's paper prints 117 and 345, an erratum

@@ -47,6 +47,7 @@ COMMANDS = {  # command -> its calls
     "fill-mask": [["fill-mask", "RUN", "The [MASK] sees."]],
     "generate": [["generate", "RUN", "--prompt", "The cat"]],
     "score": [["score", "RUN", "--example", "lecture"]],
+    "translate": [["translate", "RUN", "The cat sees."]],
     "evaluate": [["evaluate", "RUN", "--task", "lambada"]],
     "answer": [["answer", "RUN", "Who came?", "Ann slept. Bob came."]],
     "published": [["published", "albert.t4"]],

@@ -12,7 +12,7 @@ from ablations.core.formatting import capital, cell_text, markdown_text, mean_te
 from ablations.core.statistics import Interval, mean_interval
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.references import BEST, BIGRAM, reference, references
-from ablations.measurements.sides import baseline_of
+from ablations.measurements.selection import baseline_of
 from ablations.measurements.summaries import planned_metrics
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Metric

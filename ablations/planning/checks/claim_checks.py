@@ -10,7 +10,7 @@ from ablations.claims.relations import RELATIONS
 from ablations.core.metrics import EXACT, METRICS
 from ablations.core.strict_yaml import Document, Path_
 from ablations.measurements.references import BIGRAM, compared, references
-from ablations.measurements.sides import agrees
+from ablations.measurements.selection import agrees
 from ablations.planning.cells import label
 from ablations.schema.claim import Claim
 from ablations.schema.grid import FIRST_SEARCH_SEED, Grid

@@ -29,7 +29,7 @@ from ablations.planning.cells import (
     probes,
     too_many,
 )
-from ablations.planning.checks import asking_checks, claim_checks
+from ablations.planning.checks import asking_checks, claim_checks, mean_checks, saving_checks
 from ablations.planning.search import combinations, search_at
 from ablations.schema.grid import FINETUNING, START, STEPS, SYSTEM_AXIS, Grid
 from lightning_modules.config import ConfigError, did_you_mean, diff, knob, paths
@@ -41,6 +41,7 @@ from lightning_modules.tasks.settings import OF_SOME_SHAPES
 
 _KNOB = re.compile(r"[a-z][a-z0-9_.]*")
 _LABELS = {"name", "paper"}
+_ORDER = "format.sentence_order"
 _MOST_BUILT = 2_000  # cells per scale that reading a grid builds; a plan builds all its cells
 
 
@@ -77,6 +78,8 @@ def references(grid: Grid, document: Document) -> None:
         _check_measured(grid, ("claims", n, "metric"), claim.metric, document)
         if claim.official:
             _check_measured(grid, ("claims", n, "official"), claim.official, document)
+    for n, saving in enumerate(grid.savings):
+        _check_measured(grid, ("savings", n, "metric"), saving.metric, document)
     claim_checks.check_judged(grid, document)
     figure = grid.figure
     if figure is None:
@@ -98,6 +101,8 @@ def _mentioned(grid: Grid) -> Iterable[tuple[Path_, str]]:
         yield from ((("variance_groups", n, path), path) for path in group)
     for n, claim in enumerate(grid.claims):
         yield from (((*where, path), path) for where, side in claim_checks.places(n, claim) for path in side)
+    yield from mean_checks.mentioned(grid)
+    yield from saving_checks.mentioned(grid)
     for n, source in enumerate(grid.published):
         yield from ((("published", n, "match", column), path) for column, path in source.match.items())
     for n, group in enumerate(grid.zip):
@@ -304,7 +309,9 @@ def _check_selections(grid: Grid, layouts: Mapping[str, Layout], document: Docum
     doubtful = {where[where.index("axes") + 1] for where in wrong if "axes" in where}
     rows = {scale: [as_printed(grid, scale, row) for row in plan.kept] for scale, plan in layouts.items()}
     claim_checks.check_groups(grid, rows, document)
-    every = [row for of_scale in rows.values() for row in of_scale]
+    mean_checks.check(grid, rows, document)
+    saving_checks.check(grid, rows, document)
+    every = [row for of_scale in rows.values() for row in (*of_scale, *mean_checks.rows_of(grid, of_scale))]
     dropped: list[Values] = [row for plan in layouts.values() for row, _ in plan.excluded]
     for n, rule in enumerate(grid.exclude):
         if set(rule.when) <= set(grid.axes) and not any(agrees(row, rule.when) for row in dropped):
@@ -400,8 +407,10 @@ def _check_starts(grid: Grid, scale: str, plan: Layout, document: Document) -> N
         for combination in combinations(search) if search else [{}]:
             with contextlib.suppress(ConfigError):  # of the search, which has checks of its own
                 ancestors.append(workshop.system({**row, **combination}).trunks[-1])
+    orders = {ancestor.format.sentence_order for ancestor in ancestors}
+    second = {_ORDER} if orders == {"text", "backward"} else set[str]()  # two chains, as ULMFiT's
     others = [other for other in ancestors[1:] if other.essence() != ancestors[0].essence()]
-    if differing := {path for other in others for path in diff(ancestors[0], other)} - _LABELS:
+    if differing := {path for other in others for path in diff(ancestors[0], other)} - _LABELS - second:
         where = _written(grid, scale, plan.kept[0], START)
         text = f"the cells would continue from pretrainings that differ in {', '.join(sorted(differing))}"
         document.complain(where, f"{text}. Name these knobs in {START}, so that all continue from the same one.")

@@ -4,7 +4,7 @@ import glob
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from lightning_modules.config import ConfigError
@@ -126,13 +126,18 @@ def hub_documents(name: str, split: str) -> Iterator[list[str]]:
 
     Its validation or test split is held out; without one, every 20th document.
     """
-    path, parts = _loaded(name)
-    rows = ROWS.get(path.rpartition("/")[2], "documents")
+    layout = ROWS.get(hub_place(name)[0].rpartition("/")[2], "documents")
+    yield from hub_rows(name, split, lambda rows: _documents(rows, layout, name))
+
+
+def hub_rows(name: str, split: str, documents: Callable[[Iterable[dict]], Iterator[list[str]]]) -> Iterator[list[str]]:
+    """The documents that rows of a data set make, of its training part or of what is held out."""
+    _, parts = _loaded(name)
     official = next((part for part in ("validation", "test") if part in parts), None)
     if official:
-        yield from _documents(parts["train" if split == "train" else official], rows, name)
+        yield from documents(parts["train" if split == "train" else official])
     else:
-        yield from split_by_position(_documents(parts["train"], rows, name), split, HELDOUT_EVERY, f"hub:{name}")
+        yield from split_by_position(documents(parts["train"]), split, HELDOUT_EVERY, f"hub:{name}")
 
 
 def _loaded(name: str) -> tuple[str, dict]:

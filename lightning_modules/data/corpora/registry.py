@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lightning_modules.config import ConfigError, did_you_mean
-from lightning_modules.data.corpora import folders, json_lines, made, own_text, reviews, wikipedia_mini
+from lightning_modules.data.corpora import folders, json_lines, made, own_text, parallel, reviews, wikipedia_mini
 from lightning_modules.data.corpora.sources import Origin
 
 Split = Literal["train", "heldout"]
@@ -27,6 +27,7 @@ class Corpus:
         package: The Python package that contains it, if it has no files.
         licence: Terms of use, in a few words.
         is_split: Whether its paragraphs are sentences already.
+        languages: Of parallel text, that of the first and of the second sentence of each document.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Corpus:
     package: str = ""
     licence: str = ""
     is_split: bool = False
+    languages: tuple[str, str] | None = None
 
     def documents(self, split: Split) -> Iterator[list[str]]:
         """The documents of a split as lists of sentences, streamed in a fixed order."""
@@ -104,7 +106,8 @@ CORPORA: dict[str, Corpus] = {
 def corpus(name: str) -> Corpus:
     """The corpus of that name: a named one, or one of the user's own.
 
-    Those are ``text:<glob>``, ``jsonl:<column>:<glob>``, ``hub:<dataset>[/<config>]`` and ``made:<switches>``.
+    Those are ``text:<glob>``, ``jsonl:<column>:<glob>``, ``hub:<dataset>[/<config>]``, ``made:<switches>`` and those of
+    parallel text (`parallel`).
 
     Raises:
         ConfigError: For an unknown name, with the nearest valid one.
@@ -131,10 +134,31 @@ def corpus(name: str) -> Corpus:
         return Corpus(name, "a data set of the Hugging Face hub", lambda split: own_text.hub_documents(rest, split))
     if colon and kind == made.PREFIX:
         return Corpus(name, "a made language", made.Language.of(rest).paragraphs, is_split=True)
-    near = did_you_mean(name, CORPORA)
+    if colon and kind in parallel.NAMED:
+        pair, known = parallel.named(kind, rest), parallel.NAMED[kind]
+        return Corpus(
+            name,
+            known.description,
+            lambda split: known.documents(pair, split),
+            known.origin(pair),
+            licence=known.licence,
+            is_split=True,
+            languages=pair,
+        )
+    if colon and kind in parallel.OWN:
+        pair, _ = parallel.split_name(kind, rest)
+        return Corpus(
+            name,
+            "your own parallel text",
+            lambda split: parallel.own_documents(kind, rest, split),
+            is_split=True,
+            languages=pair,
+        )
+    near = did_you_mean(name, (*CORPORA, *parallel.NAMED))
     raise ConfigError(
         [
             f"there is no corpus '{name}'.{near} Use 'text:<glob>' for your own text, 'jsonl:<column>:<glob>' for your "
-            "own JSON lines, 'hub:<dataset>' for the hub, 'made:<switches>' for a made language."
+            "own JSON lines, 'hub:<dataset>' for the hub, 'made:<switches>' for a made language. "
+            "Your own parallel text is 'lines:<source>-<target>:<glob>'."
         ]
     )

@@ -8,14 +8,16 @@ import numpy as np
 from pydantic import model_validator
 
 from lightning_modules import cached
+from lightning_modules.batch import SOURCE
 from lightning_modules.config import Settings, identity, knob, once
-from lightning_modules.data.formats import blocks, lengths, matched, pairs, running_text
+from lightning_modules.data.formats import blocks, lengths, matched, pairs, running_text, translations
 from lightning_modules.data.formats.blocks import Blocks, Frame
 from lightning_modules.data.formats.excerpts import Excerpt, excerpt
 from lightning_modules.data.formats.pairs import Negatives, PairSequences
 from lightning_modules.data.formats.reuse import Rest, ReusedStream
 from lightning_modules.data.formats.running_text import BreakMode, Sequences
-from lightning_modules.data.formats.stream import SentenceOrder, Stream, shuffled
+from lightning_modules.data.formats.stream import ORDERS, SentenceOrder, Stream
+from lightning_modules.data.formats.translations import Translations
 from lightning_modules.data.store import TokenStore
 
 LABELS = {  # by kind of format
@@ -23,6 +25,7 @@ LABELS = {  # by kind of format
     "segment_pairs": frozenset({"sentence"}),
     "sentence_pairs": frozenset({"sentence"}),
     "stream": frozenset[str](),
+    "seq2seq": frozenset[str](),
 }
 
 # how the rows of a stream are gone through
@@ -69,13 +72,19 @@ class InputFormat(Settings):
     short, and ``training.batch_by`` gives a step as many tokens nevertheless.
     """
 
-    kind: Literal["full_sentences", "segment_pairs", "sentence_pairs", "stream"] = knob(
+    kind: Literal["full_sentences", "segment_pairs", "sentence_pairs", "stream", "seq2seq"] = knob(
         "full_sentences",
         "Layout: one segment of running text, BERT's two segments, two sentences, or running text whose rows continue "
-        "from step to step (stream).",
+        "from step to step (stream). With seq2seq a row is a sentence and its translation, as two sequences.",
         neutral="full_sentences",
     )
-    sequence_length: int = knob(512, "Positions per sequence, special tokens included.", ge=8, le=1 << 20)
+    sequence_length: int = knob(
+        512,
+        "Positions per sequence, special tokens included. With seq2seq those of each side, and longer pairs are left "
+        "out.",
+        ge=8,
+        le=1 << 20,
+    )
     share: float = knob(
         1.0,
         "Share of the training sequences that are shown, drawn once at random: the same for all seeds. A smaller share "
@@ -114,7 +123,8 @@ class InputFormat(Settings):
     sentence_order: SentenceOrder = knob(
         "text",
         "Streams: order of the sentences, of held-out text as well. With shuffled it is random, and each sentence is "
-        "a document of its own, so that nothing before it helps to predict it.",
+        "a document of its own, so that nothing before it helps to predict it. With backward all tokens are reversed, "
+        "those of texts in fine-tuning too (ULMFiT's second classifier).",
         neutral="text",
     )
     row_starts: Literal["even", "drawn"] = knob(
@@ -219,6 +229,11 @@ class InputFormat(Settings):
     def _only_blocks_lack_a_frame(self) -> Self:
         if self.kind == "stream":
             return self._checked_stream()
+        if self.kind == "seq2seq" and self.first_share:
+            raise ValueError(
+                f"first_share {self.first_share:g} shows shorter text first, and a translation has the length that it "
+                "has: set first_share to 0"
+            )
         needed = {"kind": "full_sentences", "break_mode": "none"} if self.frame != "cls_sep" else {}
         wrong = [f"set {name} to {value}" for name, value in needed.items() if getattr(self, name) != value]
         if wrong:
@@ -278,13 +293,17 @@ class InputFormat(Settings):
         lone = form.lone_negatives and form.negatives == "swapped" and form.pairing == "released"
         short = form.short_fraction if form.kind == "segment_pairs" else 0.0
         idle = {"break_mode": "sentences", "short_sequences": 0.0, **_NO_STREAM}
+        if form.kind == "seq2seq":
+            of_pairs = {"negatives": "random", "pairing": "released", "excerpt": "all", "short_fraction": 0.0}
+            off = {"duplicates": 1, "short_documents": False, "lone_negatives": False, "cls": "first"}
+            return form.model_copy(update=idle | of_pairs | off)
         own = {"short_fraction": short, "short_documents": form.short_documents and short > 0, "lone_negatives": lone}
         return form.model_copy(update=idle | own)
 
     @property
     def gives(self) -> frozenset[str]:
         """The inputs beside token ids that its batches hold, which the backbone must read."""
-        return frozenset({"segment table"})
+        return frozenset({SOURCE} if self.kind == "seq2seq" else {"segment table"})
 
     @property
     def labels(self) -> frozenset[str]:
@@ -302,11 +321,18 @@ class InputFormat(Settings):
         return self.kind == "stream" and self.rest == "pair"
 
     @property
-    def unpredicted(self) -> int:
-        """Tokens of a full row with one segment and of one document that no neighbour predicts.
+    def sides(self) -> int:
+        """Sequences of a row: two with a source, which are counted together where rows are counted."""
+        return translations.SIDES if self.kind == "seq2seq" else 1
 
-        ``[CLS]`` and ``[SEP]``, or the first token of a block; the rows of a stream predict as many as they have.
+    def unpredicted(self, positions: int) -> int:
+        """Tokens of a row of so many positions, with one segment and of one document, that no neighbour predicts.
+
+        ``[CLS]`` and ``[SEP]``, or the first token of a block; the rows of a stream predict as many as they have. Of a
+        source, half of the positions, none is predicted.
         """
+        if self.kind == "seq2seq":
+            return positions // translations.SIDES + translations.UNPREDICTED
         return 2 if self.frame == "cls_sep" else 0 if self.kind == "stream" else 1
 
     def _of_one_length(self, length: int) -> Self:
@@ -318,21 +344,22 @@ class InputFormat(Settings):
         return self._of_one_length(length) if length else None
 
     def phases(self, steps: int) -> list[tuple[int, int]]:
-        """Positions of a sequence and number of steps of each phase of a training of so many steps."""
+        """Positions of a row, of all sides, and number of steps of each phase of a training of so many steps."""
         form = self.resolved()
         first = round(form.first_share * steps)
-        return [(form.first_length, first)] * bool(form.first_length) + [(form.sequence_length, steps - first)]
+        last = form.sides * form.sequence_length
+        return [(form.first_length, first)] * bool(form.first_length) + [(last, steps - first)]
 
     def heldout(self, *, blocks: bool = False) -> Self:
         """The format of the held-out text: running text of full length, so that measures are comparable.
 
-        That of a stream is a stream; for all others it is the same.
+        That of a stream is a stream, and that of pairs of two sequences is such pairs; for all others it is the same.
 
         Args:
             blocks: Whether it is cut at a fixed length for full sentences too, as it is for every other format.
         """
         whole = not blocks and self.kind == "full_sentences" and self.break_mode == "sentences"
-        kind = "stream" if self.kind == "stream" else "full_sentences"
+        kind = self.kind if self.kind in ("stream", "seq2seq") else "full_sentences"
         shown = {"kind": kind, "break_mode": "sentences" if whole else "none"}
         shown |= {"short_sequences": 0.0, "share": 1.0, "cls": "first", **_AS_SHOWN}
         return self._of_one_length(self.sequence_length).model_copy(update=shown)
@@ -340,11 +367,15 @@ class InputFormat(Settings):
     def arrange(self, store: TokenStore) -> Sequences | PairSequences:
         """The sequences of a store, in the order of the text; the index is cached in its folder."""
         if self.kind == "stream":
-            text = shuffled(store) if self.sentence_order == "shuffled" else store
+            text = ORDERS[self.sentence_order](store)
             ends = self.frame == "document_ends"
             if self.reuse_length is not None:
                 return ReusedStream.of_whole(text, self.sequence_length, ends, self.reuse_length, self.rest)
             return Stream.whole(text, self.sequence_length, ends)
+        if self.kind == "seq2seq":
+            cut = functools.partial(translations.arrange, store, self.sequence_length)
+            index = self._cached(store, "translations", translations.RECIPE, cut)
+            return Translations(store, index, self.sides * self.sequence_length)
         if self.kind != "full_sentences":
             return excerpt(self.arrange_pairs(store), self.excerpt)
         length = self.sequence_length

@@ -113,6 +113,11 @@ class Sequences:
         return len(self.bounds) - 1
 
     @property
+    def starts(self) -> np.ndarray:
+        """Where in the text each sequence begins ``[sequences]``."""
+        return self.bounds[:-1]
+
+    @property
     def stretches(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """Start and end of the stretches of text that each sequence shows."""
         return [(self.bounds[:-1], self.bounds[1:])]

@@ -10,8 +10,13 @@ of them as the seed says.
 With shuffled sentences nothing before a sentence tells of it but its own words, as in the One Billion Word benchmark
 (Dai et al. 2019, Table 7: context fragmentation). They are drawn once, the same for all seeds; each is a document of
 its own, so that ends of documents, if there are any, stand after each sentence.
+
+Read backward, the whole text is reversed token by token, as fastai's code does for the second language model of ULMFiT
+(Howard and Ruder 2018, section 5). A model that reads from left to right then predicts what precedes a token, and all
+that counts words of the text counts them in that order.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
@@ -28,7 +33,7 @@ _SEED = 0  # all runs see the same order of sentences
 _RECIPE = 1  # raise when the same text would be shuffled otherwise
 _AT_ONCE = 1 << 16  # sentences that are gathered together
 
-SentenceOrder = Literal["text", "shuffled"]
+SentenceOrder = Literal["text", "shuffled", "backward"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +98,28 @@ def shuffled(store: TokenStore) -> TokenStore:
     return replace(
         store, ids=ids, sentences=starts, documents=np.arange(len(starts)), corpora=(), mark_files={}, made=shuffled
     )
+
+
+def backward(store: TokenStore) -> TokenStore:
+    """The store with its tokens from the last to the first."""
+    sentences, documents = (int(ends[-1]) - ends[::-1] for ends in (store.sentences, store.documents))
+    count = len(store.documents) - 1
+    return replace(
+        store,
+        ids=np.ascontiguousarray(store.ids[::-1]),
+        sentences=sentences,
+        documents=documents,
+        corpora=tuple(count - first for first in store.corpora[::-1]),
+        mark_files={},
+        made=backward,
+    )
+
+
+ORDERS: dict[SentenceOrder, Callable[[TokenStore], TokenStore]] = {
+    "text": lambda store: store,
+    "shuffled": shuffled,
+    "backward": backward,
+}
 
 
 def _gathered(store: TokenStore, order: np.ndarray) -> np.ndarray:

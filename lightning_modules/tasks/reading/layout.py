@@ -14,6 +14,7 @@ from lightning_modules.backbones.new_symbols import FIRST_NEW
 from lightning_modules.batch import Tokens
 from lightning_modules.data.text.tokenizer import Vocabulary
 
+MARKS = 2  # symbols of a row of one text
 LayoutName = Literal["cls_sep", "cls_last", "extract"]
 
 

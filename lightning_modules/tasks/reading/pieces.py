@@ -36,6 +36,15 @@ class Pieces:
         """Where each text's pieces start in ``ids``, and the end ``[n + 1]``."""
         return self.words[self.texts]
 
+    def backward(self, most: int) -> "Pieces":
+        """The first ``most`` pieces of each text from the last to the first, the rest as it is; words are not kept."""
+        place = np.arange(len(self.ids))
+        counts = np.diff(self.bounds)
+        start = np.repeat(self.bounds[:-1], counts)
+        shown = np.minimum(np.repeat(counts, counts), most)
+        ids = self.ids[np.where(place - start < shown, 2 * start + shown - 1 - place, place)]
+        return Pieces(ids, self.bounds, np.arange(len(self.bounds)))
+
     @classmethod
     def of(cls, texts: list[str], encoder: Encoder) -> "Pieces":
         """Encodes texts, or reads the cached result for the same texts."""

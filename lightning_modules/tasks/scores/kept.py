@@ -9,6 +9,9 @@ import numpy as np
 from lightning_modules.config import ConfigError
 
 MOST_FLOATS = 4_000  # examples; those of two metrics take 21,000 bytes, a third of what a record may have
+PROBABILITY = "probability"
+MOST_PROBABILITIES = 8_000  # they take 22,000 bytes
+_STEPS = 65_535  # of a probability
 _FLOATS = {"half": np.dtype("<f2"), "single": np.dtype("<f4")}
 
 
@@ -45,6 +48,34 @@ def packed(values: Mapping[str, np.ndarray]) -> dict[str, str]:
     ['right']
     """
     return {name: pack(of) for name, of in values.items() if of.dtype not in _FLOATS.values() or len(of) <= MOST_FLOATS}
+
+
+def packed_probabilities(values: np.ndarray | None) -> dict[str, str]:
+    """Probabilities of classes ``[n classes]`` in steps of 1/65,535, without those of the last class, under their name.
+
+    Returns:
+        Nothing for None, and for more than `MOST_PROBABILITIES` numbers.
+
+    >>> kept = packed_probabilities(np.array([[0.25, 0.75], [1.0, 0.0]]))
+    >>> unpack_probabilities(kept["probability"], 2).round(4).tolist()
+    [[0.25, 0.75], [1.0, 0.0]]
+    """
+    if values is None or values[:, :-1].size > MOST_PROBABILITIES:
+        return {}
+    return {PROBABILITY: pack(np.round(values[:, :-1] * _STEPS).astype(np.int64).ravel())}
+
+
+def unpack_probabilities(text: str, classes: int) -> np.ndarray:
+    """The probabilities that `packed_probabilities` packed ``[n classes]``.
+
+    Raises:
+        ConfigError: For a text that it did not write, or of another number of classes.
+    """
+    values = unpack(text) / _STEPS
+    if classes < 2 or len(values) % (classes - 1):
+        raise ConfigError([f"{len(values):,} values are no probabilities of {classes} classes"])
+    all_but_last = values.reshape(-1, classes - 1)
+    return np.column_stack([all_but_last, 1 - all_but_last.sum(axis=1)])
 
 
 def unpack(text: str) -> np.ndarray:

@@ -111,7 +111,8 @@ class Scored:
     Attributes:
         metrics: Every metric of the task, by name.
         kept: Values per example that a record keeps for the noise of examples and ensembles, packed by ``kept.pack``:
-            ``right`` (0 to 1) and, if answers are classes, ``answer``. A metric that these do not give by example
+            ``right`` (0 to 1) and, if answers are classes, ``answer``. Classes of texts also have ``probability``, by
+            ``kept.packed_probabilities``, where there is room. A metric that these do not give by example
             (`scores.by_example`) has its own values, under its name.
         all_equal: Whether all examples got the same answer: an outcome rather than a score.
         predictions: Example -> answer in the format of the data set's official prediction file; None without one.
@@ -220,6 +221,10 @@ class Shape(ABC):
     @abstractmethod
     def answers(self, outputs: Sequence[np.ndarray], inputs: Any) -> Any:
         """One answer per example, from the outputs of each item in order: classes, tags, texts ..."""
+
+    def probabilities(self, outputs: Sequence[np.ndarray]) -> np.ndarray | None:
+        """The probability of each class for each example ``[n classes]``; by default None: there are none."""
+        return None
 
     @abstractmethod
     def score(self, answers: Any, examples: Any, metrics: Sequence[str]) -> Scored:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from lightning_modules.batch import Encoded, Example, Target
 from lightning_modules.config import required
 from lightning_modules.data.text.tokenizer import Vocabulary
-from lightning_modules.tasks.reading.layout import LAYOUTS, LayoutName, Segments
+from lightning_modules.tasks.reading.layout import LAYOUTS, MARKS, LayoutName, Segments
 from lightning_modules.tasks.reading.lines import refused
 from lightning_modules.tasks.reading.own_lines import OwnLine
 from lightning_modules.tasks.reading.pieces import Pieces
@@ -154,7 +154,7 @@ class TextInputs:
         self.examples, count = examples, len(examples)
         starts, counts = pieces.bounds[:-1], np.diff(pieces.bounds)
         if examples.second is None:
-            parts = [(starts, starts + np.minimum(counts, max_length - 2))]
+            parts = [(starts, starts + np.minimum(counts, max_length - MARKS))]
         else:
             left = truncated(counts[:count], counts[count:], max_length - 3)
             parts = [(starts[:count], starts[:count] + left[0]), (starts[count:], starts[count:] + left[1])]
@@ -399,6 +399,10 @@ class Texts(Shape):
         """Class numbers, or real numbers in regression ``[n]``."""
         stacked = np.stack(outputs)
         return stacked.argmax(1) if self.labels else stacked[:, 0]
+
+    def probabilities(self, outputs: Sequence[np.ndarray]) -> np.ndarray | None:
+        """Softmax over the classes ``[n classes]``; None in regression."""
+        return torch.from_numpy(np.stack(outputs)).double().softmax(1).numpy() if self.labels else None
 
     def score(self, answers: np.ndarray, examples: TextExamples, metrics: Sequence[str]) -> Scored:
         """Each metric over its part of the examples: ``mismatched_accuracy`` is for the part ``mismatched``."""

@@ -13,6 +13,7 @@ from lightning_modules.batch import Example, Target
 from lightning_modules.config import ConfigError
 from lightning_modules.finetuning.run import FinetuningRun
 from lightning_modules.tasks import TASKS, FineTuning, Task, pins
+from lightning_modules.tasks.scores.kept import PROBABILITY, unpack, unpack_probabilities
 from lightning_modules.tasks.shapes.texts import LABEL, Row, TextHead, Texts, summed_loss
 from tests.messages import naming
 from tests.toy import toy_task
@@ -140,6 +141,19 @@ def test_the_dev_loss_is_the_exact_mean(tiny, toy):
     labels = torch.from_numpy(data.dev.labels)
     assert found["dev.loss"] == pytest.approx(float(F.cross_entropy(outputs, labels)), rel=1e-5)
     assert found["dev.accuracy"] == pytest.approx(float((outputs.argmax(1) == labels).float().mean()))
+
+
+@pytest.mark.parametrize("name", ["toy", "toy_pairs", "toy_numbers"])
+def test_scores_keep_the_probabilities_of_classes_in_the_order_of_the_examples(tiny, toy, name):
+    data = FinetuningRun(tiny, name, SETTINGS, 0, None).data
+    outputs = np.random.default_rng(1).normal(0, 3, (len(data.dev), 2 if TASKS[name].shape.classes else 1))
+    kept = data.score(list(outputs[data.val_dataloader().order])).kept
+    if name == "toy_numbers":
+        assert PROBABILITY not in kept
+        return
+    found = unpack_probabilities(kept[PROBABILITY], 2)
+    assert found[:, 1] == pytest.approx(1 / (1 + np.exp(outputs[:, 0] - outputs[:, 1])), abs=1e-4)
+    assert (found.argmax(1) == unpack(kept["answer"])).all()
 
 
 def test_the_last_batch_of_an_epoch_may_be_a_single_example(tiny, monkeypatch):

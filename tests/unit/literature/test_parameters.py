@@ -221,7 +221,7 @@ def _counted(system: System, rows: int) -> float:
     """FLOPs of a forward and a backward pass over full sequences, by torch's counter on the meta device."""
     length, vocab_size = system.format.sequence_length, system.data.tokenizer.vocab_size
     tokens = make_tokens(rows, length, vocab_size)
-    if not system.format.unpredicted:
+    if not system.format.unpredicted(length):
         tokens.special[:], tokens.following = False, tokens.ids[:, 0]
     example = system.objectives.corrupt(Example.of(tokens), make_draws(rows), make_vocabulary(vocab_size)).to("meta")
     with torch.device("meta"):

@@ -10,6 +10,7 @@ from ablations.schema.run import Run
 from lightning_modules.config import ConfigError
 from lightning_modules.tasks import TASKS, FineTuning, fingerprint, pins
 from lightning_modules.tasks.measured_baselines import references
+from lightning_modules.tasks.scores.kept import packed_probabilities, unpack
 from lightning_modules.tasks.validation import examples
 from tests.toy import toy_task
 from tests.unit.synthetic import BASE, make_record
@@ -49,6 +50,16 @@ def test_a_later_metric_is_what_a_new_record_would_hold(toy, tuning, later):
     assert found["b"] == after
     assert set(counts) == after.metrics.keys() - before.metrics.keys()
     assert not absent
+
+
+def test_probabilities_beside_the_answers_are_no_reason_to_compute_nothing(toy):
+    toy("accuracy")
+    before = recorded()
+    toy("accuracy", "f1")
+    kept = before.examples | packed_probabilities(np.full((len(unpack(before.examples["answer"])), 2), 0.5))
+    found = completed({"a": before.model_copy(update={"examples": kept})}).records["a"]
+    assert found.metrics["toy.f1"] == recorded().metrics["toy.f1"]
+    assert found.examples == kept
 
 
 def test_another_main_metric_has_its_simple_methods(toy):

@@ -8,7 +8,7 @@ from ablations.claims import judging
 from ablations.claims.verdict_text import effect_text
 from ablations.core.formatting import difference_text, markdown_text
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.sides import baseline_of
+from ablations.measurements.selection import baseline_of
 from ablations.measurements.summaries import summarise
 from ablations.pages.lead import conclusion
 from ablations.planning import grids

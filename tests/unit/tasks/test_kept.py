@@ -5,7 +5,14 @@ import pytest
 
 from lightning_modules.config import ConfigError
 from lightning_modules.pretraining import _compact
-from lightning_modules.tasks.scores.kept import pack, unpack
+from lightning_modules.tasks.scores.kept import (
+    MOST_PROBABILITIES,
+    PROBABILITY,
+    pack,
+    packed_probabilities,
+    unpack,
+    unpack_probabilities,
+)
 
 
 @pytest.mark.parametrize(
@@ -41,3 +48,18 @@ def test_the_nats_of_a_long_sequence_do_not_overflow():
     usual, long = np.array([512.3, 2048.9]), np.array([512.3, 6_500 * 10.5])
     assert unpack(pack(_compact(usual))) == pytest.approx(usual, rel=1e-3)
     assert unpack(pack(_compact(long))) == pytest.approx(long, rel=1e-6)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_probabilities_come_back_where_a_record_has_room(classes):
+    values = np.random.default_rng(0).dirichlet(np.ones(classes), MOST_PROBABILITIES // (classes - 1))
+    (text,) = packed_probabilities(values).values()
+    assert unpack_probabilities(text, classes) == pytest.approx(values, abs=classes / 65_535)
+    assert len(text) < 22_000
+    assert packed_probabilities(np.concatenate([values, values[:1]])) == packed_probabilities(None) == {}
+
+
+def test_probabilities_of_another_number_of_classes_are_refused():
+    kept = packed_probabilities(np.full((5, 2), 0.5))
+    with pytest.raises(ConfigError, match="3 classes"):
+        unpack_probabilities(kept[PROBABILITY], 3)

@@ -1,0 +1,54 @@
+"""What fits a source and its translation, and what is only of running text."""
+
+from collections.abc import Iterator
+
+from lightning_modules.backbones import Backbone
+from lightning_modules.batch import SOURCE
+from lightning_modules.data import Data, InputFormat
+from lightning_modules.data.corpora.registry import corpus
+from lightning_modules.evaluation import Evaluation
+from lightning_modules.objectives import Objectives
+
+OF_RUNNING_TEXT = ("pairs", "words", "neighbours", "blocks", "direction", "probes")  # knobs of an evaluation
+
+
+def check(model: Backbone, objectives: Objectives, form: InputFormat, data: Data, evaluation: Evaluation) -> None:
+    """Checks that a system of two sequences can read them, and that one of a single sequence asks for no source.
+
+    Raises:
+        ValueError: Naming every knob that is in the way.
+    """
+    if form.kind == "seq2seq":
+        wrong = [*_of_data(data), *_of_evaluation(evaluation), *_of_objectives(objectives)]
+    else:
+        kind = model.get("kind")
+        needs = f"model.kind {kind} reads a source, which format.kind {form.kind} does not give: set it to seq2seq"
+        wrong = [needs] if SOURCE in model.supports else []
+    if wrong:
+        raise ValueError("; ".join(wrong))
+
+
+def _of_data(data: Data) -> Iterator[str]:
+    directions = {corpus(name).languages: name for name in data.corpora}
+    if None in directions:
+        yield (
+            f"format.kind seq2seq reads parallel text, which data.corpora {directions[None]} is not: name a corpus "
+            "with languages, such as multi30k:en-de"
+        )
+    elif len(directions) > 1:
+        yield f"data.corpora {' and '.join(directions.values())} have several directions: name those of one"
+
+
+def _of_objectives(objectives: Objectives) -> Iterator[str]:
+    for name, _ in objectives.present():
+        if name != "lm":
+            yield f"objectives.{name} is of one sequence, and format.kind seq2seq gives two: set objectives to lm alone"
+    if objectives.lm is not None and objectives.lm.scored != "all":
+        yield f"objectives.lm.scored {objectives.lm.scored} is of running text: set it to all"
+
+
+def _of_evaluation(evaluation: Evaluation) -> Iterator[str]:
+    fields = type(evaluation).model_fields
+    for name in OF_RUNNING_TEXT:
+        if getattr(evaluation, name) != fields[name].default:
+            yield f"evaluation.{name} is of running text, and format.kind seq2seq gives pairs: leave it out"
