@@ -5,7 +5,7 @@ import pytest
 from ablations.claims import judging
 from ablations.core.metrics import METRICS
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.references import references
+from ablations.measurements.references import compared, references
 from tests.messages import names
 from tests.unit.synthetic import make_claim, make_objectives
 
@@ -44,3 +44,10 @@ def test_a_model_that_beats_chance_but_not_the_best_simple_method_has_learned_no
     assert (beaten.outcome, beating.outcome) == (judging.CONTRADICTS, judging.REPLICATES)
     assert beaten.b == "the best simple method"
     assert names(beaten.sentence, "worse", "the best simple method")
+
+
+def test_a_layer_of_a_probe_is_compared_with_the_other_layers_and_simple_methods():
+    middle, whole = compared("probes.word_class_middle"), compared("probes.word_class")
+    assert set(middle.values()) - set(whole.values()) == {"probes.word_class_embeddings", "probes.word_class_last"}
+    assert whole == references("probes.word_class") == references("probes.word_class_middle")
+    assert "probes.word_order_last" not in compared("probes.word_order").values()
