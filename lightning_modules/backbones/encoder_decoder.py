@@ -40,7 +40,7 @@ class EncoderDecoder(StackSettings):
     kind: Literal["encoder_decoder"] = knob("encoder_decoder", "")
     direction: Direction = knob("left_to_right", "That of the decoder.", neutral="left_to_right")
     encoder_layers: int | None = knob(
-        None, "Layers of the encoder. By default num_layers.", neutral=None, ge=1, le=LARGEST["num_layers"]
+        None, "Layers of the encoder. By default num_layers.", ge=1, le=LARGEST["num_layers"]
     )
     source_embeddings: Literal["shared", "own"] = knob(
         "shared",

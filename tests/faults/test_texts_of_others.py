@@ -61,8 +61,10 @@ GRID = {
 # fields that hold names of what there is, values of knobs, what is checked, or are compared with the record itself
 GRID_NAMES = {
     "about",
+    "savings.a", "savings.a{}", "savings.b", "savings.b{}", "savings.metric",
     "base", "claims.against", "claims.claim", "claims.metric", "claims.official", "claims.positive_control.above",
     "claims.positive_control.metric", "claims.published{}", "figure.y", "ladder.rungs", "ladder.rungs{}", "ladder.to",
+    "means.at", "means.at{}", "means.of", "means.of{}",
     "measure", "metrics.name", "published.file", "published.match", "published.match{}", "published.metrics",
     "published.table", "published.where", "published.where{}", "scales.axes", "scales.axes{}", "scales.base",
     "scales.base{}", "scales.claims", "scales.conclusion.given{}", "scales.measure", "scales.search.axes",

@@ -7,6 +7,7 @@ from lightning_modules.objectives import SentencePair, SpanBoundary
 from lightning_modules.pretraining import fit
 from lightning_modules.system import System
 from lightning_modules.training.weights import WEIGHTS
+from tests.translations import tiny_system
 
 STEPS = 7  # of the trainings here
 # path -> (another spelling of what the tiny system has, or None where there is none; a value that must change the loss)
@@ -46,6 +47,8 @@ ROWS = {
     "model.norm_init_std": (0.0, 0.02),
     "model.position_init_std": (0.02, 0.01),
     "model.residual_init": ("plain", "scaled"),
+    "model.encoder_layers": None,  # of models of two sequences: tests/identities/test_two_sequences.py
+    "model.source_embeddings": None,
     "model.output_size": None,  # those of an LSTM: tests/unit/backbones/test_recurrent.py
     "model.residual": None,
     "model.cell_size": None,
@@ -107,6 +110,7 @@ ROWS = {
     "objectives.lm.transform": ("bert", "none"),
     "objectives.lm.bias": (True, False),
     "objectives.lm.cutoffs": ((), (20, 40)),
+    "objectives.lm.label_smoothing": (0.0, 0.1),
     "objectives.lm.units": None,  # words are of characters: tests/unit/backbones/test_elmo.py
     "objectives.lm.negatives": (0, 20),
     "objectives.lm.activation": ("gelu", "relu"),
@@ -235,6 +239,7 @@ BASES = {
     "objectives.lm.bias": ONE_WAY,
     "objectives.lm.cutoffs": ONE_WAY,
     "objectives.lm.negatives": ONE_WAY,
+    "objectives.lm.label_smoothing": ONE_WAY,
     "objectives.lm.activation": ONE_WAY,
     "objectives.lm.scored": ONE_WAY,
     "format.sentence_order": STREAM,
@@ -333,7 +338,10 @@ def test_a_neutral_value_is_left_out_of_the_identity(tiny, path):
         pytest.skip("the only objective there is cannot be absent")
     needs = {"objectives.lm.": ONE_WAY, "objectives.plm.": PERMUTED, "objectives.sbo.": SPAN_BOUNDARY}
     tiny = tiny.but(**next((needed for part, needed in needs.items() if path.startswith(part)), {}))
-    if path.startswith("model.") and "transformer" not in paths(System)[path].json_schema_extra["kinds"]:
+    kinds = paths(System)[path].json_schema_extra["kinds"] if path.startswith("model.") else ("transformer",)
+    if kinds == ("encoder_decoder",):
+        tiny = tiny_system("multi30k:en-de")
+    elif "transformer" not in kinds:
         tiny = tiny.but(**{"model.kind": "lstm"})
     here = tiny.but(**{path: paths(System)[path].json_schema_extra["neutral"]}).essence()
     *branches, leaf = path.split(".")

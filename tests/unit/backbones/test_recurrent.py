@@ -262,7 +262,7 @@ def test_a_transformer_is_the_kind_that_needs_no_name():
         ({"model.direction": "both"}, "model.direction: 'both' is not allowed"),
         ({"model.num_layers": 2, "model.residual": True, "model.output_size": 8}, "residual adds 16 units"),
         ({"objectives.lm.transform": "none", "model.output_size": 12}, "needs word embeddings as wide as its states"),
-        ({"model.num_heads": 2}, "is a knob of model.kind transformer, and model.kind is lstm"),
+        ({"model.num_heads": 2}, "is a knob of model.kind transformer or encoder_decoder, and model.kind is lstm"),
         ({"training.start": {"model.kind": "transformer", "model.direction": "left_to_right",
                              "model.num_heads": 4}}, "training.start.model.kind: must be 'lstm' as here"),
     ],

@@ -51,7 +51,7 @@ def test_sizes_are_the_printed_ones():
     [
         ("date: 2018-10", "date: 2018-13", "no month. Write it as 2018-10"),
         ("configuration: bert_base", "configuration: bert_bse", "Did you mean 'bert_base'?"),
-        ("variant: Medium", "variant: Midium", "Did you mean 'Medium'?"),
+        ("variant: GPT-3}", "variant: GPT-4}", "Did you mean 'GPT-3'?"),
         ("configuration: gpt_t1}", "configuration: bert_t6_l3_h768_a12}", "no paper prints the parameters"),
         ("  reads: left to right\n", "", "must have exactly the keys"),
         ("{configuration: gpt_t1}", "{file: gpt}", "or the keys file, table and variant"),
