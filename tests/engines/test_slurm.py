@@ -11,6 +11,7 @@ import time
 import pytest
 
 from ablations.core.store import Records
+from ablations.running.engines.slurm import Slurm
 from ablations.running.execute import execute
 from lightning_modules.training.execution import Execution
 from tests import tiny
@@ -39,6 +40,7 @@ def records(tmp_path_factory, monkeypatch) -> Records:
     """A store with a cache of its own; no job of these tests is left in the queue."""
     folder = tmp_path_factory.mktemp("slurm")
     monkeypatch.setenv("ABLATIONS_CACHE", str(folder / "cache"))
+    monkeypatch.setattr(Slurm, "turn", 0.0)  # a job for each run, so that two of them are disturbed
     yield Records(folder / "results")
     answer("scancel", "--partition=low", "--partition=high")
 
