@@ -50,7 +50,7 @@ def _course(system: System) -> Course:
     training = system.training
     rows = training.batch_size // ranks.size()
     return Course(
-        steps=training.steps,
+        steps=training.last_step,
         every=-(-training.steps // system.evaluation.points),
         tokens=system.tokens,
         measured="heldout.",
@@ -105,7 +105,7 @@ def fit(
     torch.manual_seed(of_rank(system.data_seed(seed), ranks.rank()))  # dropout
     with denormals_as_zero():
         lightning.fit(module, data, ckpt_path=resumable(checkpoint, module, execution, run_id))
-    if not recorder.curve["step"] or recorder.curve["step"][-1] < system.training.steps:
+    if not recorder.curve["step"] or recorder.curve["step"][-1] < system.training.last_step:
         lightning.validate(module, data, verbose=False)
     if system.evaluation.probes:
         lightning.save_checkpoint(checkpoint, weights_only=False)  # an end during the probes costs no training
@@ -297,7 +297,7 @@ def _on_pairs(module: Pretrain, data: PretrainingData, system: System, bf16: boo
 
 def _fitted(system: System, data: PretrainingData, recorder: Recorder, seconds: float) -> Fitted:
     again = system.objectives.presentations  # of each sequence in a step
-    curve, steps = recorder.curve, system.training.steps
+    curve, steps = recorder.curve, system.training.last_step
     metrics: dict[str, float | bool] = {n: v[-1] for n, v in curve.items() if n not in ("step", "tokens")}
     tokens = system.tokens()
     cost = {

@@ -29,6 +29,7 @@ from lightning_modules.draws import Draws, continued
 from lightning_modules.evaluation import Evaluation
 from lightning_modules.objectives import LanguageModel, MaskedLM, Objective, Objectives, SentencePair, neighbours
 from lightning_modules.objectives.permutation_lm import HeldOutPermutations
+from lightning_modules.parents import SEED, Parent, Role, knobs, replaced
 from lightning_modules.training.optim import Optimizer, Schedule
 from lightning_modules.training.settings import Training
 
@@ -38,7 +39,9 @@ if TYPE_CHECKING:
     from lightning_modules.training.pretrain import Pretrain
 
 
-_OWN_ALONE: dict[str, Any] = {"training.start": {}, "training.vocabulary": "same"}  # what no start has from its arm
+# what no parent has from its child
+_OWN_ALONE: dict[str, Any] = {"training.start": {}, "training.vocabulary": "same", "training.stop_after": 0}
+_DESCRIBED: dict[Role, str] = {"start": "training.start"}  # the knobs that describe parents
 
 
 class System(Settings):
@@ -84,7 +87,7 @@ class System(Settings):
         if self.training.warm_start:
             both = "training.warm_start says as well which weights the training starts from. Leave one of them out."
             raise ConfigError([Problem("training.start", both)])
-        ancestor = self._started_from()
+        ancestor = self._described("training.start")
         is_remapped = self.training.vocabulary == "remapped"
         wrong = self._unmappable(ancestor) if is_remapped else self._other_pieces(ancestor)
         wrong |= {
@@ -173,45 +176,61 @@ class System(Settings):
     def ancestor(self) -> Self | None:
         """The system whose weights initialise this one; None if training starts from random weights."""
         if self.training.start:
-            return self._started_from()
+            return self._described("training.start")
         *earlier, depth = self.training.warm_start or (None,)
         if depth is None:
             return None
         return self.but(**{"model.num_layers": depth, "training.warm_start": list(earlier)})
 
-    def _started_from(self) -> Self:
-        """What `Training.start` describes.
+    def parents(self) -> dict[Role, Parent]:
+        """The trainings whose weights this one reads."""
+        found: dict[Role, Parent] = {
+            role: Parent(self._described(knob), self.get(knob).get(SEED)) for role, knob in self._descriptions()
+        }
+        if self.training.warm_start and (shallower := self.ancestor()):
+            found["start"] = Parent(shallower, None)
+        return found
+
+    def _descriptions(self) -> list[tuple[Role, str]]:
+        """The roles that settings describe, each with the knob that does."""
+        return [(role, knob) for role, knob in _DESCRIBED.items() if self.get(knob)]
+
+    def _described(self, knob: str) -> Self:
+        """The system that the description at a knob is of.
 
         Raises:
-            ConfigError: With every bad knob, its path below ``training.start``.
+            ConfigError: With every bad knob, its path below that one.
         """
-        start = self.training.start
-        if "training" in start:
+        described = self.get(knob)
+        if "training" in described:
             text = "cannot be given as a whole. Name its knobs, such as training.steps and training.start"
-            raise ConfigError([Problem("training.start.training", text)])
+            raise ConfigError([Problem(f"{knob}.training", text)])
+        if (seed := described.get(SEED)) is not None and (type(seed) is not int or seed < 0):
+            text = f"must be a whole number from 0, not {seed!r}. Left out it is that of the run"
+            raise ConfigError([Problem(f"{knob}.{SEED}", text)])
         try:
-            return self.but(**{**_OWN_ALONE, **start})
+            return self.but(**{**_OWN_ALONE, **knobs(described)})
         except ConfigError as error:
-            raise ConfigError(
-                Problem(".".join(filter(None, ("training.start", p.path))), p.message) for p in error.problems
-            ) from None
+            wrong = [Problem(".".join(filter(None, (knob, p.path))), p.message) for p in error.problems]
+            raise ConfigError(wrong) from None
 
     def resolved(self) -> Self:
-        """The system in full, the values of its start included."""
+        """The system in full, the values of its parents included."""
         full = super().resolved()
-        if not self.training.start:
-            return full
-        try:
-            before = self._started_from().resolved()
-        except ConfigError:  # it is resolved already: a part without effect may hold a value that no file may give
-            return full
-        start = {path: as_data(before.get(path)) for path in ("training.steps", *self.training.start)}
-        if "training.start" in start:  # of a chain each start stands as its difference from the link behind it
-            start["training.start"] = before._bare()["training"].get("start", {})
-        return full.model_copy(update={"training": full.training.model_copy(update={"start": start})})
+        for _, knob in self._descriptions():
+            described = self.get(knob)
+            try:
+                before = self._described(knob).resolved()
+            except ConfigError:  # it is resolved already: a part without effect may hold a value that no file may give
+                continue
+            spelt = {path: as_data(before.get(path)) for path in ("training.steps", *knobs(described))}
+            if "training.start" in spelt:  # of a chain each start stands as its difference from the link behind it
+                spelt["training.start"] = before._bare()["training"].get("start", {})
+            full = replaced(full, knob, spelt | {name: described[name] for name in (SEED,) if name in described})
+        return full
 
     def _bare(self) -> dict[str, Any]:
-        """As for all settings; of its start only the steps and what differs, so that spelling out more is no change.
+        """As for all settings; of parents only the steps and what differs, so that spelling out more is no change.
 
         Where words of byte-level pieces are read, it has the number of the rule by which they begin, and with held-out
         pairs that of the classes of pieces.
@@ -221,10 +240,12 @@ class System(Settings):
             bare["data"]["tokenizer"]["words"] = words.OF_BYTES
         if kind in pair_edges.RECIPES and self.evaluation.pairs:
             bare["evaluation"]["pair_edges"] = pair_edges.RECIPES[kind]
-        if start := self.training.start:
-            own = {path: as_data(self.get(path)) for path in start if path != "training.steps"}
-            own |= {path: value for path, value in _OWN_ALONE.items() if path in start}
-            bare["training"]["start"] = {path: value for path, value in start.items() if own.get(path, own) != value}
+        for _, knob in self._descriptions():
+            *above, name = knob.split(".")
+            part, described = functools.reduce(lambda inner, key: inner[key], above, bare), self.get(knob)
+            own = {path: as_data(self.get(path)) for path in knobs(described) if path != "training.steps"}
+            own |= {path: value for path, value in _OWN_ALONE.items() if path in described}
+            part[name] = {path: value for path, value in described.items() if own.get(path, own) != value}
         return bare
 
     @property
@@ -236,7 +257,7 @@ class System(Settings):
     @property
     def continued_from(self) -> Self | None:
         """The system whose training this one continues; None if it starts from random or stacked weights."""
-        return self._started_from() if self.training.start else None
+        return self._described("training.start") if self.training.start else None
 
     @property
     def trunks(self) -> tuple[Self, ...]:
@@ -245,14 +266,21 @@ class System(Settings):
         return () if before is None else (before, *before.trunks)
 
     @property
+    def behind(self) -> tuple[Self, ...]:
+        """Every system that its settings describe, each once: a parent of any role, then those behind it."""
+        parents = [self._described(knob) for _, knob in self._descriptions()]
+        found = {canonical(one.essence()): one for parent in parents for one in (parent, *parent.behind)}
+        return tuple(found.values())
+
+    @property
     def corpora(self) -> tuple[str, ...]:
-        """Every corpus behind a training: of its text, of its tokenizer, and of those that it starts from."""
-        return tuple(dict.fromkeys(name for system in (self, *self.trunks) for name in system.data.named))
+        """Every corpus behind a training: of its text, of its tokenizer, and of its parents."""
+        return tuple(dict.fromkeys(name for system in (self, *self.behind) for name in system.data.named))
 
     @property
     def probed(self) -> tuple[str, ...]:
-        """The probes of this training and of those that it starts from."""
-        return tuple(dict.fromkeys(name for system in (self, *self.trunks) for name in system.evaluation.probes))
+        """The probes of this training and of its parents."""
+        return tuple(dict.fromkeys(name for system in (self, *self.behind) for name in system.evaluation.probes))
 
     def data_seed(self, seed: int) -> int:
         """The seed of order and noise: a continued training does not see again what those before saw, in that order."""
@@ -398,7 +426,7 @@ class System(Settings):
 
         By tokens as if all were full; of lengths that are drawn the expected numbers.
         """
-        left = self.training.steps if steps is None else steps
+        left = self.training.last_step if steps is None else steps
         full, rows = self.format.sides * self.format.sequence_length, dict[int, float]()
         for length, most in self.format.phases(self.training.steps):
             each = (
@@ -454,11 +482,11 @@ class System(Settings):
 
     def tokens_per_step(self) -> float:
         """Positions presented in one optimiser step, the mean over a training."""
-        return self.tokens() / self.training.steps
+        return self.tokens() / self.training.last_step
 
     def flops_per_step(self) -> float:
         """Floating-point operations of one optimiser step, the mean over a training."""
-        return self.flops() / self.training.steps
+        return self.flops() / self.training.last_step
 
     def flops_per_token(self) -> float:
         """Floating-point operations per presented position."""

@@ -69,7 +69,7 @@ def _pretraining(system: System, sizes: dict[tuple[Any, ...], dict[str, int]]) -
     architecture = _architecture(system)
     if architecture not in sizes:
         sizes[architecture] = system.parameters_by_part()
-    parts, steps = sizes[architecture], system.training.steps
+    parts, steps = sizes[architecture], system.training.last_step
     return Cost(sum(parts.values()), steps, system.tokens(), system.flops(), parts.get("embeddings", 0))
 
 

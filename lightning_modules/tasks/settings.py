@@ -8,6 +8,7 @@ from lightning_modules.batch import Direction
 from lightning_modules.config import ConfigError, Settings, knob
 from lightning_modules.data.word_vectors import WordVectors
 from lightning_modules.objectives import LanguageModel
+from lightning_modules.parents import Role
 from lightning_modules.tasks.reading.layout import LAYOUTS, LayoutName
 from lightning_modules.tasks.reading.text_vectors import FOLDED, ReaderName
 from lightning_modules.training.layer_groups import Freezing, trained
@@ -311,6 +312,13 @@ class FineTuning(Settings):
     precision: Literal["fp32", "bf16"] = knob("bf16", "fp32, or bf16 for bfloat16 autocast over fp32 weights.")
     optimizer: Optimizer = knob(Optimizer(peak_lr=2e-5), "The optimiser. Its moments start from zero.")
     schedule: Schedule = knob(Schedule(warmup_fraction=0.1), "The learning rate over all epochs.")
+
+    @property
+    def parents(self) -> dict[Role, dict[str, Any]]:
+        """The descriptions of the runs whose weights a fine-tuning reads (`lightning_modules.parents`)."""
+        if self.from_scratch:
+            return {}
+        return {"start": {"task": self.first, "finetuning.first": None} if self.first else {"task": ""}}
 
     @model_validator(mode="after")
     def _is_one_pass_after_another(self) -> Self:

@@ -163,6 +163,7 @@ ROWS = {
     "schedule.decay": ("linear", "constant"),
     "schedule.decay_origin": ("warmup_end", "zero"),
     "training.steps": (STEPS, STEPS + 1),
+    "training.stop_after": (0, STEPS - 2),
     "training.batch_size": (8, 9),
     "training.batch_by": ("sequences", "tokens"),
     "training.micro_batch_size": (8, 4),
