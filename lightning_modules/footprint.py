@@ -105,8 +105,8 @@ def footprint(system: System, execution: Execution = ALONE) -> Footprint | None:
     weights and gradients of what is no unit (`execution.units`), and of one unit, while the next one's weights come.
 
     What comes on top is not counted: workspaces of kernels, memory that the allocator cannot use, the CUDA context.
-    Not traced are LSTMs and adaptive softmax, whose shapes depend on what they read, and what no published model has:
-    more than 100 layers, or rows of more than 32,768 positions.
+    Not traced are distillations, LSTMs and adaptive softmax, whose shapes depend on what they read, and what no
+    published model has: more than 100 layers, or rows of more than 32,768 positions.
     """
     if not traced(system):
         return None
@@ -154,7 +154,7 @@ def _gathered(system: System) -> int:
 def traced(system: System) -> bool:
     """Whether what a system keeps can be told from shapes, in a moment."""
     lm = system.objectives.lm
-    if not isinstance(system.model, StackSettings) or (lm and lm.cutoffs):
+    if not isinstance(system.model, StackSettings) or (lm and lm.cutoffs) or system.objectives.taught:
         return False
     return system.model.layers_in_all <= _DEEPEST and system.format.sequence_length <= _LONGEST
 

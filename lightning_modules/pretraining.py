@@ -10,6 +10,9 @@ import torch
 from torch import Tensor
 
 from lightning_modules import cached
+from lightning_modules.backbones import Transformer
+from lightning_modules.backbones.backbone import only
+from lightning_modules.backbones.chosen_layers import chosen_layers
 from lightning_modules.batch import OF_WORDS
 from lightning_modules.config import ConfigError, Problem, flat, identity
 from lightning_modules.data import fingerprints_of
@@ -24,6 +27,7 @@ from lightning_modules.measures import heldout_text, per_byte
 from lightning_modules.measures.by_sequence import BySequence, losses_by_sequence
 from lightning_modules.measures.final_metrics import layer_similarity, measures, pair_measures
 from lightning_modules.measures.joint import joint_losses
+from lightning_modules.objectives.distillation import Teacher
 from lightning_modules.probing.measure import probe, questions, words_control
 from lightning_modules.speed import denormals_as_zero
 from lightning_modules.system import System
@@ -43,7 +47,7 @@ from lightning_modules.training.recorder import (
     executed,
     trainer,
 )
-from lightning_modules.training.weights import keep_weights, load_weights, round_weights
+from lightning_modules.training.weights import keep_weights, load_into, load_weights, round_weights
 
 
 def _course(system: System) -> Course:
@@ -65,6 +69,7 @@ def fit(
     folder: Path,
     *,
     start: Path | None = None,
+    teacher: Path | None = None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
     execution: Execution = ALONE,
@@ -80,6 +85,7 @@ def fit(
         folder: Folder of checkpoint and weights.
         start: Weights of the run that this one starts from (`System.ancestor`): of a shallower one, which are stacked,
             or of one that is continued.
+        teacher: Weights of the teacher of a distillation.
         on_progress: Called at least about 64 times.
         stop: Called after every step; True writes a checkpoint and raises `Interrupted`.
         execution: How it is executed; there must be as many processes as it has ranks.
@@ -87,18 +93,17 @@ def fit(
             system, seed, text and ``start``.
 
     Raises:
-        ConfigError: When the system has an ancestor and ``start`` is missing, or its weights do not fit; when it cannot
-            be executed like this.
+        ConfigError: When the system has a parent and its weights, ``start`` or ``teacher``, are missing or do not fit;
+            when it cannot be executed like this.
         Diverged: When the loss is no longer finite.
         Interrupted: When ``stop`` returns True.
     """
     checkpoint, module, data = folder / CHECKPOINT, system.build(seed), system.data_module(seed)
-    _begin(module, system, start, execution)
+    _begin(module, system, start, teacher, execution)
     if execution.compile_layers:
         compiled(module)
-    run_id = run_id or identity(
-        [system.essence(), seed, fingerprints_of(system.corpora), start and cached.digest(start)]
-    )
+    parents = [start and cached.digest(start), *([cached.digest(teacher)] if teacher else [])]
+    run_id = run_id or identity([system.essence(), seed, fingerprints_of(system.corpora), *parents])
     recorder = Recorder(_course(system), checkpoint, on_progress, stop, execution.checkpoint_seconds)
     curve = logger(execution, run_id, {"seed": seed, **flat(system)})
     lightning = trainer(recorder, folder, execution, run_id, curve)
@@ -147,12 +152,24 @@ def prepare(system: System, seed: int) -> None:
         words_control(question)
 
 
-def _begin(module: Pretrain, system: System, start: Path | None, execution: Execution) -> None:
+def _begin(module: Pretrain, system: System, start: Path | None, teacher: Path | None, execution: Execution) -> None:
     _check(system, execution)
+    if (described := system.parents().get("teacher")) is not None:
+        module.teach(_teacher(described.system, teacher))
     if execution.activation_checkpointing:
         recompute_layers(module)
     if (ancestor := system.ancestor()) is not None:
         module.load_state_dict(_initial(system, ancestor, start, module))
+
+
+def _teacher(system: System, weights: Path | None) -> Teacher:
+    """The trained model of a system."""
+    if weights is None:
+        text = "needs the weights of a finished pretraining: pass them as `teacher`"
+        raise ConfigError([Problem("objectives.distillation.teacher", text)])
+    module = system.build(0)
+    load_into(module, weights)
+    return Teacher(module.backbone, module.heads)
 
 
 def _finish(
@@ -183,6 +200,8 @@ def _initial(system: System, ancestor: System, start: Path | None, module: Pretr
         before, after = (pieces(one.data) for one in (ancestor, system))
         weights = remapped(weights, ancestor.rows_of_words(), before, after)
     if system.training.start:
+        if chosen := system.training.start_layers:
+            weights = chosen_layers(weights, chosen, only(ancestor.model, Transformer, "training.start_layers"), fresh)
         return taken_over(weights, fresh)
     return stacked(weights, ancestor.model, system.model, fresh)
 

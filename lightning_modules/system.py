@@ -13,9 +13,10 @@ import torch
 from pydantic import model_validator
 from torch import nn
 
-from lightning_modules import streams, translation, word_clusters, words
+from lightning_modules import streams, teachers, translation, word_clusters, words
 from lightning_modules.backbones import AnyBackbone, Transformer
 from lightning_modules.backbones.backbone import ONE_SIDE, BackboneModule
+from lightning_modules.backbones.chosen_layers import check_layers, with_layers
 from lightning_modules.backbones.shapes import shaping, undrawn
 from lightning_modules.batch import CHARACTERS, QUERY_STREAM, Direction, Example, Tokens, Vocabulary
 from lightning_modules.config import ConfigError, Problem, Settings, as_data, canonical, diff, flat, label
@@ -27,7 +28,15 @@ from lightning_modules.data.text.characters import spelt
 from lightning_modules.data.text.tokenizer import Vocabulary as Pieces
 from lightning_modules.draws import Draws, continued
 from lightning_modules.evaluation import Evaluation
-from lightning_modules.objectives import LanguageModel, MaskedLM, Objective, Objectives, SentencePair, neighbours
+from lightning_modules.objectives import (
+    Distillation,
+    LanguageModel,
+    MaskedLM,
+    Objective,
+    Objectives,
+    SentencePair,
+    neighbours,
+)
 from lightning_modules.objectives.permutation_lm import HeldOutPermutations
 from lightning_modules.parents import SEED, Parent, Role, knobs, replaced
 from lightning_modules.training.optim import Optimizer, Schedule
@@ -40,8 +49,13 @@ if TYPE_CHECKING:
 
 
 # what no parent has from its child
-_OWN_ALONE: dict[str, Any] = {"training.start": {}, "training.vocabulary": "same", "training.stop_after": 0}
-_DESCRIBED: dict[Role, str] = {"start": "training.start"}  # the knobs that describe parents
+_OWN_ALONE: dict[str, Any] = {
+    "training.start": {},
+    "training.start_layers": [],
+    "training.vocabulary": "same",
+    "training.stop_after": 0,
+    "objectives.distillation": None,
+}
 
 
 class System(Settings):
@@ -76,7 +90,15 @@ class System(Settings):
         self.model.check_warm_start(self.training.warm_start)
         if self.training.start:
             self._check_start()
+        if self.objectives.taught is not None:
+            self._check_teacher(self.objectives.taught)
         return self
+
+    def _check_teacher(self, settings: Distillation) -> None:
+        """Checks that the teacher reads what is read here, with the same pieces, and has states as wide."""
+        teacher = self._described(teachers.KNOB)
+        pieces = self._other_pieces(teacher)
+        teachers.check(settings, self.format, self.model, teacher.model, teacher.objectives, pieces)
 
     def _check_start(self) -> None:
         """Checks that the weights of the training that this one starts from exist and fit.
@@ -90,15 +112,17 @@ class System(Settings):
         ancestor = self._described("training.start")
         is_remapped = self.training.vocabulary == "remapped"
         wrong = self._unmappable(ancestor) if is_remapped else self._other_pieces(ancestor)
+        if chosen := self.training.start_layers:
+            check_layers(chosen, self.model, ancestor.model)
         wrong |= {
             f"model.{path}": f"must be {self.model.get(path)!r} as here: weights would have another shape"
-            for path in shaping(self.model, ancestor.model, self.data.tokenizer.vocab_size)
+            for path in shaping(self.model, with_layers(ancestor.model, chosen), self.data.tokenizer.vocab_size)
         }
         if wrong:
             raise ConfigError(Problem(f"training.start.{path}", message) for path, message in wrong.items())
 
     def _other_pieces(self, ancestor: Self) -> dict[str, str]:
-        """In what the tokenizer of another system differs, by path below its start."""
+        """In what the tokenizer of a parent differs, and why it must not, by path below its description."""
         ours, theirs = self.data.tokenized_by, ancestor.data.tokenized_by
         text = "must be as here, or ids would mean other words. With training.vocabulary remapped it may differ"
         wrong = {f"data.tokenizer.{path}": text for path in diff(ours, theirs)}
@@ -185,15 +209,20 @@ class System(Settings):
     def parents(self) -> dict[Role, Parent]:
         """The trainings whose weights this one reads."""
         found: dict[Role, Parent] = {
-            role: Parent(self._described(knob), self.get(knob).get(SEED)) for role, knob in self._descriptions()
+            role: Parent(self._described(knob), self.get(knob).get(SEED)) for role, knob in self._descriptions().items()
         }
         if self.training.warm_start and (shallower := self.ancestor()):
             found["start"] = Parent(shallower, None)
         return found
 
-    def _descriptions(self) -> list[tuple[Role, str]]:
-        """The roles that settings describe, each with the knob that does."""
-        return [(role, knob) for role, knob in _DESCRIBED.items() if self.get(knob)]
+    def _descriptions(self) -> dict[Role, str]:
+        """The knobs that describe parents, by role."""
+        told: dict[Role, str] = {}
+        if self.training.start:
+            told["start"] = "training.start"
+        if self.objectives.taught is not None:
+            told["teacher"] = teachers.KNOB
+        return told
 
     def _described(self, knob: str) -> Self:
         """The system that the description at a knob is of.
@@ -217,7 +246,7 @@ class System(Settings):
     def resolved(self) -> Self:
         """The system in full, the values of its parents included."""
         full = super().resolved()
-        for _, knob in self._descriptions():
+        for knob in self._descriptions().values():
             described = self.get(knob)
             try:
                 before = self._described(knob).resolved()
@@ -240,7 +269,7 @@ class System(Settings):
             bare["data"]["tokenizer"]["words"] = words.OF_BYTES
         if kind in pair_edges.RECIPES and self.evaluation.pairs:
             bare["evaluation"]["pair_edges"] = pair_edges.RECIPES[kind]
-        for _, knob in self._descriptions():
+        for knob in self._descriptions().values():
             *above, name = knob.split(".")
             part, described = functools.reduce(lambda inner, key: inner[key], above, bare), self.get(knob)
             own = {path: as_data(self.get(path)) for path in knobs(described) if path != "training.steps"}
@@ -268,7 +297,7 @@ class System(Settings):
     @property
     def behind(self) -> tuple[Self, ...]:
         """Every system that its settings describe, each once: a parent of any role, then those behind it."""
-        parents = [self._described(knob) for _, knob in self._descriptions()]
+        parents = [self._described(knob) for knob in self._descriptions().values()]
         found = {canonical(one.essence()): one for parent in parents for one in (parent, *parent.behind)}
         return tuple(found.values())
 
@@ -283,8 +312,8 @@ class System(Settings):
         return tuple(dict.fromkeys(name for system in (self, *self.behind) for name in system.evaluation.probes))
 
     def data_seed(self, seed: int) -> int:
-        """The seed of order and noise: a continued training does not see again what those before saw, in that order."""
-        return continued(seed, len(self.trunks))
+        """The seed of order and noise: a training does not see again what its parents saw, in that order."""
+        return continued(seed, len(self.trunks) or bool(self.objectives.taught))
 
     def rows_of_words(self) -> list[str]:
         """The names of the weights that have a row, or a number, for each piece of the vocabulary."""
@@ -466,18 +495,23 @@ class System(Settings):
         """Floating-point operations of the matrix products of a training, backward = 2 x forward.
 
         By formula, so that ten thousand cells are planned in seconds; tests compare it with torch's own counter. The
-        last layer counts in full, as in papers, although a step spares what no objective reads of it.
+        last layer counts in full, as in papers, although a step spares what no objective reads of it. Of a teacher the
+        forward passes count.
 
         Args:
             shown: Positions -> rows of so many positions; by default those of the whole training.
         """
         size = self.model.size(self.data.tokenizer.vocab_size)
-        total = 0.0
+        total, distillation = 0.0, self.objectives.taught
+        teacher = self._described(teachers.KNOB).model if distillation else None
         for positions, rows in (self.shown() if shown is None else shown).items():
             queries = self.objectives.corrupter.expected_queries(positions)
             forward = self.model.flops_per_sequence(positions, queries)
             forward += self.objectives.flops_per_sequence(positions, size, self.format.unpredicted(positions))
             total += 3.0 * forward * rows
+            if distillation and teacher:
+                hidden = self.objectives.corrupter.expected_hidden(positions)
+                total += rows * teachers.flops(distillation, teacher, size.vocab_size, hidden, positions)
         return total
 
     def tokens_per_step(self) -> float:

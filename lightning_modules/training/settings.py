@@ -43,6 +43,13 @@ class Training(Settings):
         "the beginning.",
         neutral={},
     )
+    start_layers: tuple[int, ...] = knob(
+        (),
+        "Layers of the model in start that the layers of this one start from, counted from 0, one for each: DistilBERT "
+        "takes 0, 2, 4, 7, 9 and 11 of 12. By default both have the same layers.",
+        neutral=(),
+        max_length=1000,
+    )
     vocabulary: Literal["same", "remapped"] = knob(
         "same",
         "Tokenizer of the training in start: the same, or another one of the same kind (remapped). Then pieces that "
@@ -70,6 +77,15 @@ class Training(Settings):
     def resolved(self) -> Self:
         """The settings in full, without a stop after the last step."""
         return self.model_copy(update={"stop_after": 0}) if self.stop_after >= self.steps else self
+
+    @model_validator(mode="after")
+    def _has_layers_to_choose(self) -> Self:
+        if self.start_layers and not self.start:
+            raise ValueError(
+                "start_layers chooses layers of another model, and start is empty: name its training in start, or set "
+                "start_layers to []"
+            )
+        return self
 
     @model_validator(mode="after")
     def _remaps_what_it_starts_from(self) -> Self:

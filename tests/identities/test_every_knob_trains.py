@@ -164,6 +164,7 @@ ROWS = {
     "schedule.decay_origin": ("warmup_end", "zero"),
     "training.steps": (STEPS, STEPS + 1),
     "training.stop_after": (0, STEPS - 2),
+    "training.start_layers": None,  # of a deeper start: tests/identities/test_distillation.py
     "training.batch_size": (8, 9),
     "training.batch_by": ("sequences", "tokens"),
     "training.micro_batch_size": (8, 4),
