@@ -116,7 +116,7 @@ class System(Settings):
             check_layers(chosen, self.model, ancestor.model)
         wrong |= {
             f"model.{path}": f"must be {self.model.get(path)!r} as here: weights would have another shape"
-            for path in shaping(self.model, with_layers(ancestor.model, chosen), self.data.tokenizer.vocab_size)
+            for path in shaping(self.model, with_layers(ancestor.model, chosen, self.model), self.data.tokenizer.vocab_size)
         }
         if wrong:
             raise ConfigError(Problem(f"training.start.{path}", message) for path, message in wrong.items())
