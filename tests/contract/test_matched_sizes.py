@@ -17,7 +17,7 @@ ARMS = {
         "reader",
         {f"LSTM, {asked}": asked for asked in ("next tokens", "previous tokens", "next and previous")},
     ),
-    "transfer": ("start", {arm: "fine-tuned" for arm in ("LSTM fine-tuned", "LSTM from scratch")}),
+    "transfer": ("start", dict.fromkeys(("LSTM fine-tuned", "LSTM from scratch"), "fine-tuned")),
     "feature_layers": (
         "features",
         {"LSTM each way": "weighted sum of all", "words by characters": "weighted sum of all"},
