@@ -9,7 +9,6 @@ our BERT, not the released one. Neither paper nor code print a number of steps. 
 6,500 steps, with 1.3 pieces for each of the 3.3 billion words that BERT read.
 """
 
-from lightning_modules.system import System
 from lightning_modules.systems.bert import BERT_BASE
 
 # In what the teacher, BERT-base, differs from its student.
