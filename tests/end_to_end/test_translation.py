@@ -12,9 +12,11 @@ from lightning_modules.data.formats import translations
 from lightning_modules.data.formats.translations import Translations
 from lightning_modules.footprint import footprint
 from lightning_modules.generation.language_model import check_predicts_next
+from lightning_modules.measures import bleu
 from lightning_modules.pretraining import fit
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import fitting
+from lightning_modules.tasks.scores.kept import unpack
 from lightning_modules.tasks.settings import FineTuning
 from lightning_modules.training.recorder import Interrupted
 from lightning_modules.training.weights import WEIGHTS, load_weights
@@ -51,6 +53,31 @@ def test_a_model_learns_to_translate_word_by_word(tmp_path, corpus):
     assert found.metrics["heldout.next_loss"] < 0.6 * found.metrics["heldout.next_bigram_loss"]
     assert found.cost["tokens"] == pytest.approx(250 * 16 * 48, rel=0.001)
     assert found.cost["real_tokens"] == pytest.approx(found.cost["tokens"], rel=0.001), "a step is so many real tokens"
+
+
+def test_translations_are_scored_at_the_end_beside_simple_methods(tmp_path, corpus):
+    changes = {"training.steps": 250, "training.batch_size": 16, "optimizer.peak_lr": 0.01, "model.hidden_size": 32}
+    system = tiny_system(corpus, **changes, **{"model.init_std": 0.18, "evaluation.translations": 100})
+    found, _ = trained(system, tmp_path / "run")
+    assert found.metrics["heldout.bleu"] > 5 * found.metrics["heldout.bleu_copy"]
+    assert found.metrics["heldout.translations"] == len(unpack(found.examples["heldout.bleu"])) == 10
+    assert unpack(found.examples["heldout.bleu"]).mean() == pytest.approx(found.metrics["heldout.bleu"], rel=1e-5)
+    kept = found.sums["translations"]
+    counts = {name: unpack(packed).reshape(-1, 10).T for name, packed in kept["counts"].items()}
+    for name, score in (("bleu", bleu.bleu), ("chrf", bleu.chrf)):
+        assert score(counts[name].sum(axis=0)) == pytest.approx(found.metrics[f"heldout.{name}"])
+    assert kept["signatures"]["bleu"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+    assert found.execution["translations"] == kept["signatures"]
+    assert [row.keys() for row in kept["shown"]] == [{"source", "reference", "translation"}] * 5
+    assert found.cost["translations_seconds"] > 0
+
+
+def test_what_is_translated_and_how_is_part_of_a_run(corpus):
+    system = tiny_system(corpus)
+    for path, value in (("evaluation.beam", 2), ("evaluation.length_penalty", 0.0)):
+        assert system.but(**{path: value}).essence() == system.essence(), path
+        asked = system.but(**{"evaluation.translations": 8})
+        assert asked.but(**{path: value}).essence() != asked.essence() != system.essence(), path
 
 
 def test_the_other_direction_is_another_run(corpus):
@@ -99,6 +126,9 @@ def test_its_memory_is_known_before_it_runs(corpus):
         ({"evaluation.words": 4}, "evaluation.words"),
         ({"evaluation.pairs": 4}, "evaluation.pairs is of running text"),
         ({"evaluation.probes": ["agreement"]}, "evaluation.probes is of running text"),
+        ({"evaluation.beam": 0}, "evaluation.beam"),
+        ({"evaluation.length_penalty": -1}, "evaluation.length_penalty"),
+        ({"evaluation.translations": -1}, "evaluation.translations"),
         ({"evaluation.blocks": True}, "evaluation.blocks is of running text"),
         ({"format.first_share": 0.5, "format.first_length": 8}, "a translation has the length"),
         ({"format.frame": "none"}, "frame none"),

@@ -177,6 +177,9 @@ ROWS = {
     "evaluation.rate": (0.15, 0.3),
     "evaluation.pairs": (0, 8),  # seen in the metrics
     "evaluation.neighbours": (0, 8),  # seen in the metrics
+    "evaluation.translations": None,  # measured once a training has ended: tests/end_to_end/test_translation.py
+    "evaluation.beam": None,
+    "evaluation.length_penalty": None,
     "evaluation.words": None,  # measured once a training has ended; see tests/unit/measures/test_per_byte.py
     "evaluation.pairing": None,  # the held-out text is too small to match pairs; see test_pairs_in_use.py
     "evaluation.blocks": (False, True),
