@@ -20,7 +20,7 @@ from lightning_modules.tasks.scores.kept import unpack
 from lightning_modules.tasks.settings import FineTuning
 from lightning_modules.training.recorder import Interrupted
 from lightning_modules.training.weights import WEIGHTS, load_weights
-from tests.translations import parallel_text, tiny_system
+from tests.translations import RECURRENT, parallel_text, tiny_system
 
 
 @pytest.fixture
@@ -34,8 +34,10 @@ def trained(system, folder, **options):
 
 
 @pytest.mark.parametrize("by", ["tokens", "sequences"])
-def test_an_interrupted_training_ends_with_the_same_bits(tmp_path, corpus, by):
-    system = tiny_system(corpus, **{"training.batch_by": by, "training.micro_batch_size": 2})
+@pytest.mark.parametrize("changes", [{}, RECURRENT], ids=["transformer", "lstm"])
+def test_an_interrupted_training_ends_with_the_same_bits(tmp_path, corpus, by, changes):
+    translated = {"evaluation.translations": 4, "evaluation.beam": 2}
+    system = tiny_system(corpus, **{"training.batch_by": by, "training.micro_batch_size": 2}, **changes, **translated)
     whole, weights = trained(system, tmp_path / "whole")
     steps = iter([False, False, True])
     with pytest.raises(Interrupted):
@@ -44,6 +46,7 @@ def test_an_interrupted_training_ends_with_the_same_bits(tmp_path, corpus, by):
     assert weights.keys() == resumed.keys()
     assert all(torch.equal(weights[name], resumed[name]) for name in weights)
     assert whole.metrics == parts.metrics
+    assert whole.sums == parts.sums
     assert whole.curve["heldout.next_loss"] == parts.curve["heldout.next_loss"]
 
 
@@ -86,6 +89,18 @@ def test_the_other_direction_is_another_run(corpus):
     assert identity(there.essence()) != identity(back.essence())
 
 
+def test_an_lstm_with_attention_translates_what_one_without_cannot(tmp_path, corpus):
+    learnt = {"training.steps": 400, "training.batch_size": 16, "optimizer.peak_lr": 0.01, "evaluation.sequences": 10}
+    small = RECURRENT["model"] | {"num_layers": 1, "hidden_size": 32, "dropout": 0.0, "embedding_dropout": 0.0}
+    plain = {"objectives.lm.label_smoothing": 0.0, "schedule.decay": "linear", "schedule.warmup_fraction": 0.05}
+    losses = [
+        trained(tiny_system(corpus, model=small | {"attention": score}, **learnt, **plain), tmp_path / score)[0]
+        for score in ("dot", "none")
+    ]
+    attending, without = (found.metrics["heldout.next_loss"] for found in losses)
+    assert attending < 0.7 * without
+
+
 def test_pairs_of_several_lengths_have_little_padding(corpus):
     system = tiny_system(corpus, **{"training.batch_size": 32, "training.micro_batch_size": 8})
     data = system.data_module(0)
@@ -119,7 +134,7 @@ def test_its_memory_is_known_before_it_runs(corpus):
         ({"objectives": {"mlm": {}}}, "objectives.mlm is of one sequence"),
         ({"objectives.lm.scored": "second_half"}, "objectives.lm.scored second_half is of running text"),
         ({"objectives.lm.cutoffs": [20, 50]}, "label_smoothing 0.1 is of a softmax over all words"),
-        ({"model.direction": "both"}, "a decoder reads left_to_right"),
+        ({"model.direction": "both"}, "model.direction: 'both' is not allowed. Allowed: left_to_right"),
         ({"model.memory_length": 4}, "memory_length is of models of one sequence"),
         ({"model.query_stream": True}, "query_stream is of models"),
         ({"training.warm_start": [1]}, "training.warm_start repeats the layers of one stack"),
@@ -134,6 +149,11 @@ def test_its_memory_is_known_before_it_runs(corpus):
         ({"format.frame": "none"}, "frame none"),
         ({"format.sequence_length": 64}, "is longer than model.max_positions 32"),
         ({"model.encoder_layers": 0}, "model.encoder_layers"),
+        ({"model": {"kind": "lstm_encoder_decoder", "hidden_size": 7}}, "hidden_size 7 is not even"),
+        ({"model": {"kind": "lstm_encoder_decoder", "attention": "sot"}}, "dot, scaled_dot, general"),
+        ({"model": {"kind": "lstm_encoder_decoder", "cell_size": 9000}}, "cell_size is of models of one sequence"),
+        ({"model": {"kind": "lstm_encoder_decoder", "direction": "two_way"}}, "model.direction"),
+        ({"model": {"kind": "lstm_encoder_decoder"}, "format.kind": "full_sentences"}, "reads a source"),
         ({"model.source_embeddings": "tied"}, "model.source_embeddings"),
     ],
 )

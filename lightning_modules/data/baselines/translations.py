@@ -79,7 +79,7 @@ def nearest(asked: list[str], sources: list[str], targets: list[str]) -> list[st
     """For each line the translation of the most similar source: the first one of the highest cosine of TF-IDF."""
     from sklearn.feature_extraction.text import TfidfVectorizer  # seconds to import
 
-    counted = TfidfVectorizer(tokenizer=words, token_pattern=None, lowercase=True, sublinear_tf=True)
+    counted = TfidfVectorizer(token_pattern=_WORD.pattern, sublinear_tf=True)
     known = counted.fit_transform(sources)
     similar = (counted.transform(asked) @ known.T).tocsr()
     similar.sort_indices()  # of equal ones the first is taken

@@ -13,22 +13,6 @@ from lightning_modules.measures import bleu
 _WORDS = [
     "ein", "der", "Mann,", "Hund.", "läuft", "T-Shirt", "„schläft“", "über", "die", "Straße:", "3,5", "km!", "Sie?",
 ]  # fmt: skip
-    "ein",
-    "der",
-    "Mann,",
-    "Hund.",
-    "läuft",
-    "T-Shirt",
-    "„schläft“",
-    "über",
-    "die",
-    "Straße:",
-    "3,5",
-    "km!",
-    "Wer",
-    "sind",
-    "Sie?",
-]
 
 
 @pytest.fixture(scope="module")
