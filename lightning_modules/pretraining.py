@@ -23,7 +23,7 @@ from lightning_modules.data.order.token_bytes import token_bytes
 from lightning_modules.data.store import pieces
 from lightning_modules.draws import of_rank
 from lightning_modules.evaluation import MOST_SEQUENCES
-from lightning_modules.measures import heldout_text, per_byte
+from lightning_modules.measures import heldout_text, per_byte, translated
 from lightning_modules.measures.by_sequence import BySequence, losses_by_sequence
 from lightning_modules.measures.final_metrics import layer_similarity, measures, pair_measures
 from lightning_modules.measures.joint import joint_losses
@@ -148,6 +148,8 @@ def prepare(system: System, seed: int) -> None:
             data.heldout_pairs(negatives, evaluation.pairs)
     if evaluation.neighbours:
         data.some_heldout(evaluation.neighbours)
+    if evaluation.translations:
+        translated.prepare(data, system)
     for question in questions(system):
         words_control(question)
 
@@ -177,6 +179,8 @@ def _finish(
 ) -> None:
     """Adds what is measured at the end."""
     _measure_once(fitted, module, data, system)
+    if system.evaluation.translations:
+        _translate(fitted, module, data, system)
     if system.evaluation.probes:
         _probe(fitted, module, system, seed, stop)
 
@@ -263,6 +267,18 @@ def _probe(fitted: Fitted, module: Pretrain, system: System, seed: int, stop: Ca
     fitted.metrics |= probed.metrics
     fitted.examples |= probed.examples
     fitted.cost["probes_seconds"] = time.monotonic() - started
+
+
+def _translate(fitted: Fitted, module: Pretrain, data: PretrainingData, system: System) -> None:
+    """Adds the scores of translations, and what they took."""
+    started = time.monotonic()
+    found = translated.translated(module, data, system)
+    fitted.metrics |= _named(found.metrics)
+    fitted.examples |= {f"heldout.{name}": pack(each.astype(np.float32)) for name, each in found.by_sentence.items()}
+    counts = {name: pack(counted.T.ravel()) for name, counted in found.kept["counts"].items()}
+    fitted.execution["translations"] = found.kept["signatures"]
+    fitted.sums["translations"] = found.kept | {"counts": counts}
+    fitted.cost["translations_seconds"] = time.monotonic() - started
 
 
 def _timed(measure: Callable[[], BySequence], device: torch.device) -> tuple[BySequence, float]:

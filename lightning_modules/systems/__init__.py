@@ -2,6 +2,7 @@
 
 from lightning_modules.system import System
 from lightning_modules.systems.albert import ALBERT_BASE, ALBERT_LARGE, ALBERT_XLARGE, ALBERT_XXLARGE
+from lightning_modules.systems.attention_lstm import ATTENTION_LSTM
 from lightning_modules.systems.awd_lstm import AWD_LSTM
 from lightning_modules.systems.bert import BERT_BASE, BERT_LARGE
 from lightning_modules.systems.compact_bert import BERT_MEDIUM, BERT_MINI, BERT_SMALL, BERT_TINY
@@ -38,6 +39,7 @@ SYSTEMS: dict[str, System] = {
     "gpt": GPT,
     "gpt2": GPT2,
     "gpt2_medium": GPT2_MEDIUM,
+    "attention_lstm": ATTENTION_LSTM,
     "transformer_base": TRANSFORMER_BASE,
     "transformer_big": TRANSFORMER_BIG,
     "transformer_xl_base": TRANSFORMER_XL_BASE,

@@ -27,6 +27,9 @@ SHRUNK = {
 
 def shrunk(name):
     """A system of one layer of 16 units."""
+    if SYSTEMS[name].model.kind == "lstm_encoder_decoder":
+        own = {"model.embedding_size": None}
+        return SYSTEMS[name].but(**{path: SHRUNK[path] for path in SHRUNK if path != "model.num_heads"}, **own)
     if SYSTEMS[name].model.kind == "lstm":
         own = {"model.embedding_size": None, "model.output_size": None}
         if SYSTEMS[name].model.characters is not None:
@@ -83,6 +86,7 @@ PUBLISHED = {
     "awd_lstm": 33.6,  # on WikiText-2; the paper prints 33, cut off from 33,556,078
     "ulmfit": 44.27,  # of the released sizes by hand, since no count is published; see test_hidden_layer.py
     "transformer_base": 63.1, "transformer_big": 214.2,  # with 37,000 pieces; the paper prints 65 and 213
+    "attention_lstm": 89.06,  # of the sizes by hand, since no count is published: 37 words, 32.03, 18.03 and 2
     "xlnet_base": 117,  # of the released model; the paper calls it as large as BERT-base
     "xlnet_large": 360,  # of the released model, 360,268,800 and a bias of words; the paper says as BERT-large (340)
     "gpt": 117, "gpt2": 124.4, "gpt2_medium": 354.8,  # GPT-2's paper prints 117 and 345, an erratum

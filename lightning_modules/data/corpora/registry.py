@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lightning_modules.config import ConfigError, did_you_mean
-from lightning_modules.data.corpora import folders, json_lines, made, own_text, parallel, reviews, wikipedia_mini
+from lightning_modules.data.corpora import (
+    folders,
+    json_lines,
+    made,
+    made_pairs,
+    own_text,
+    parallel,
+    reviews,
+    wikipedia_mini,
+)
 from lightning_modules.data.corpora.sources import Origin
 
 Split = Literal["train", "heldout"]
@@ -134,6 +143,9 @@ def corpus(name: str) -> Corpus:
         return Corpus(name, "a data set of the Hugging Face hub", lambda split: own_text.hub_documents(rest, split))
     if colon and kind == made.PREFIX:
         return Corpus(name, "a made language", made.Language.of(rest).paragraphs, is_split=True)
+    if colon and kind == made_pairs.PREFIX:
+        pairs = made_pairs.MadePairs.of(rest)
+        return Corpus(name, "made parallel text", pairs.documents, is_split=True, languages=("made", pairs.target))
     if colon and kind in parallel.NAMED:
         pair, known = parallel.named(kind, rest), parallel.NAMED[kind]
         return Corpus(
@@ -159,6 +171,6 @@ def corpus(name: str) -> Corpus:
         [
             f"there is no corpus '{name}'.{near} Use 'text:<glob>' for your own text, 'jsonl:<column>:<glob>' for your "
             "own JSON lines, 'hub:<dataset>' for the hub, 'made:<switches>' for a made language. "
-            "Your own parallel text is 'lines:<source>-<target>:<glob>'."
+            "Your own parallel text is 'lines:<source>-<target>:<glob>', and a made one 'made-pairs:copied'."
         ]
     )
