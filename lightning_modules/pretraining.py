@@ -304,6 +304,7 @@ def _fitted(system: System, data: PretrainingData, recorder: Recorder, seconds: 
         "seconds": seconds,
         "tokens": float(tokens),
         "real_tokens": float(data.real_tokens(steps) * again),
+        **{f"tokens.{name}": float(n * again) for name, n in data.tokens_by_language(steps).items()},
         "flops": system.flops({positions: rows * again for positions, rows in data.shown(steps).items()}),
         "tokens_per_second": tokens / seconds,
         "parameters": float(system.parameters()),

@@ -13,7 +13,7 @@ import torch
 from pydantic import model_validator
 from torch import nn
 
-from lightning_modules import streams, translation, word_clusters, words
+from lightning_modules import languages, streams, translation, word_clusters, words
 from lightning_modules.backbones import AnyBackbone, Transformer
 from lightning_modules.backbones.backbone import ONE_SIDE, BackboneModule
 from lightning_modules.backbones.shapes import shaping, undrawn
@@ -22,6 +22,7 @@ from lightning_modules.config import ConfigError, Problem, Settings, as_data, ca
 from lightning_modules.data import Data, InputFormat
 from lightning_modules.data.baselines import pair_edges
 from lightning_modules.data.formats import lengths
+from lightning_modules.data.formats.by_language import TABLE, numbered
 from lightning_modules.data.formats.input_format import LABELS
 from lightning_modules.data.text.characters import spelt
 from lightning_modules.data.text.tokenizer import Vocabulary as Pieces
@@ -58,6 +59,7 @@ class System(Settings):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         translation.check(self.model, self.objectives, self.format, self.data, self.evaluation)
+        languages.check(self.model, self.objectives, self.format, self.data, self.evaluation)
         self.model.check_length(self.format.longest)
         self._check_needs()
         self._check_directions()
@@ -313,7 +315,8 @@ class System(Settings):
 
     def _preparing(self, *objectives: Objective | Objectives, **form: Any) -> "Prepare":
         """`_prepare` for this model."""
-        return functools.partial(_prepare, objectives, characters=self.reads_characters, **form)
+        numbers = languages.numbers(self.model, self.format, self.data)
+        return functools.partial(_prepare, objectives, characters=self.reads_characters, languages=numbers, **form)
 
     @property
     def reads_backward(self) -> bool:
@@ -490,12 +493,14 @@ def _prepare(
     targets_only: bool = False,
     cls_last: bool = False,
     characters: bool = False,
+    languages: tuple[int, ...] | None = None,
 ) -> Example:
     """Corruption as the loader calls it; a module-level function, so that it can be pickled for loader workers.
 
     With ``targets_only`` no other last states are read, as in a training step.
     """
     tokens = tokens.with_cls_last() if cls_last else tokens
+    tokens = numbered(tokens, languages) if TABLE in tokens.tables else tokens
     if characters:
         assert isinstance(vocabulary, Pieces), "that of a store"
         tokens = spelt(tokens, vocabulary)

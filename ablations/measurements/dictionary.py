@@ -48,7 +48,8 @@ class Meaning:
     """One line of the dictionary.
 
     Attributes:
-        pattern: A metric's name; ``<task>``, ``<probe>``, ``<method>`` and ``<objective>`` stand for one word each.
+        pattern: A metric's name; ``<task>``, ``<probe>``, ``<method>``, ``<objective>`` and ``<language>``
+            stand for one word each.
         unit: The unit of its values.
         text: Its meaning.
         source: The fields of a record that hold it, or how it is derived from them.
@@ -74,6 +75,8 @@ def dictionary() -> tuple[Meaning, ...]:
     more = "seconds of training the word vectors of a fine-tuning"
     costs.append(_meaning(f"{COST}word_vectors_seconds", more, "`cost`"))
     objective = "mean training loss of an objective since the last measurement"
+    spoken = "positions of a language that were read in training, of those without padding"
+    costs.append(Meaning(f"{COST}tokens.<language>", "tokens", spoken, "`cost`"))
     trained = [Meaning("train.<objective>", "nats", objective, "`metrics` of a pretraining")]
     probing = "seconds of reading the states by probes, not part of the seconds of training"
     costs.append(_meaning(f"{COST}probes_seconds", probing, "`cost`"))

@@ -35,6 +35,7 @@ ROWS = {
     "model.direction": ("both", "left_to_right"),
     "model.max_positions": (16, 32),
     "model.segment_types": (0, 2),
+    "model.languages": None,  # of text in several languages: tests/identities/test_several_languages.py
     "model.embedding_dropout": (0.1, 0.0),
     "model.dropout": (0.1, 0.0),
     "model.attention_dropout": (0.1, 0.0),
@@ -130,6 +131,9 @@ ROWS = {
     "format.both_ways": (False, True),
     "format.reuse_length": (None, 8),
     "format.rest": ("text", "pair"),
+    "format.languages": None,  # of text in several languages, as the next two
+    "format.language_exponent": None,
+    "format.reset_positions": None,
     "format.negatives": ("random", "swapped"),
     "format.pairing": ("released", "matched"),
     "format.excerpt": ("all", "first"),

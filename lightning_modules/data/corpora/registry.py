@@ -27,7 +27,8 @@ class Corpus:
         package: The Python package that contains it, if it has no files.
         licence: Terms of use, in a few words.
         is_split: Whether its paragraphs are sentences already.
-        languages: Of parallel text, that of the first and of the second sentence of each document.
+        languages: The language of its text; of parallel text that of the first and of the second sentence of each
+            document. Empty where it is not known.
     """
 
     name: str
@@ -37,7 +38,7 @@ class Corpus:
     package: str = ""
     licence: str = ""
     is_split: bool = False
-    languages: tuple[str, str] | None = None
+    languages: tuple[str, ...] = ()
 
     def documents(self, split: Split) -> Iterator[list[str]]:
         """The documents of a split as lists of sentences, streamed in a fixed order."""
@@ -64,6 +65,7 @@ CORPORA: dict[str, Corpus] = {
         _every(wikipedia_mini.articles, 10),
         package="gensim",
         licence="CC BY-SA 3.0",
+        languages=("en",),
     ),
     "wikipedia-unread": Corpus(
         "wikipedia-unread",
@@ -71,6 +73,7 @@ CORPORA: dict[str, Corpus] = {
         wikipedia_mini.unread,
         package="gensim",
         licence="CC BY-SA 3.0",
+        languages=("en",),
     ),
     "novels": Corpus(
         "novels",
@@ -78,6 +81,7 @@ CORPORA: dict[str, Corpus] = {
         _every(folders.novels, 20),
         folders.NOVELS,
         licence="public domain",
+        languages=("en",),
     ),
     "wikipedia-2015": Corpus(
         "wikipedia-2015",
@@ -85,6 +89,7 @@ CORPORA: dict[str, Corpus] = {
         folders.wikipedia_2015,
         folders.WIKIPEDIA,
         licence="CC BY-SA 3.0",
+        languages=("en",),
     ),
     "imdb-train": Corpus(
         "imdb-train",
@@ -92,6 +97,7 @@ CORPORA: dict[str, Corpus] = {
         reviews.training,
         reviews.TRAIN,
         licence="no licence stated (film reviews, for research)",
+        languages=("en",),
     ),
     "imdb-unlabelled": Corpus(
         "imdb-unlabelled",
@@ -99,6 +105,7 @@ CORPORA: dict[str, Corpus] = {
         reviews.unlabelled,
         reviews.UNLABELLED,
         licence="no licence stated (film reviews, for research)",
+        languages=("en",),
     ),
 }
 
@@ -149,7 +156,7 @@ def corpus(name: str) -> Corpus:
         pair, _ = parallel.split_name(kind, rest)
         return Corpus(
             name,
-            "your own parallel text",
+            "your own text in these languages",
             lambda split: parallel.own_documents(kind, rest, split),
             is_split=True,
             languages=pair,
@@ -159,6 +166,7 @@ def corpus(name: str) -> Corpus:
         [
             f"there is no corpus '{name}'.{near} Use 'text:<glob>' for your own text, 'jsonl:<column>:<glob>' for your "
             "own JSON lines, 'hub:<dataset>' for the hub, 'made:<switches>' for a made language. "
-            "Your own parallel text is 'lines:<source>-<target>:<glob>'."
+            "Your own parallel text is 'lines:<source>-<target>:<glob>', and your own text in one language "
+            "'lines:<language>:<glob>'."
         ]
     )
