@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from lightning_modules.backbones import Backbone
+from lightning_modules.batch import NO_LANGUAGE
 from lightning_modules.config import ConfigError, did_you_mean
 from lightning_modules.data import Data, InputFormat
 from lightning_modules.data.formats import by_language
@@ -10,6 +11,7 @@ from lightning_modules.evaluation import Evaluation
 from lightning_modules.objectives import Objectives
 
 _OF_ONE_TEXT = ("words", "pairs")  # knobs of an evaluation
+_OF_TWO_LANGUAGES = ("multi30k_", "tatoeba_")  # how probes begin whose sentences are in English and in what follows
 
 
 def numbers(model: Backbone, form: InputFormat, data: Data) -> tuple[int, ...] | None:
@@ -18,6 +20,20 @@ def numbers(model: Backbone, form: InputFormat, data: Data) -> tuple[int, ...] |
     if form.languages == "one_text" or not known:
         return None
     return tuple(map(known.index, by_language.languages(data.corpora)))
+
+
+def at_evaluation(model: Backbone, form: InputFormat, data: Data, evaluation: Evaluation) -> tuple[int, ...] | None:
+    """The numbers with which held-out text is read; see `numbers`."""
+    known = numbers(model, form, data)
+    return known if known is None or evaluation.languages == "named" else (NO_LANGUAGE,) * len(known)
+
+
+def read_as(model: Backbone, evaluation: Evaluation, language: str) -> int | None:
+    """The number with which a text in a language is read; None for a model without languages."""
+    known = of(model)
+    if not known:
+        return None
+    return known.index(language) if evaluation.languages == "named" else NO_LANGUAGE
 
 
 def of(model: Backbone) -> tuple[str, ...]:
@@ -37,8 +53,21 @@ def check(model: Backbone, objectives: Objectives, form: InputFormat, data: Data
         wrong = [] if not of(model) else [_needs_rows(model)]
     else:
         wrong = [*_of_model(model, form, data), *_of_objectives(objectives, form), *_of_evaluation(evaluation, form)]
+    wrong += _of_probes(model, evaluation) if of(model) else []
+    if evaluation.languages == "left_out" and not of(model):
+        wrong.append("evaluation.languages left_out is of a model with languages: set it to named, or model.languages")
     if wrong:
         raise ValueError("; ".join(wrong))
+
+
+def _of_probes(model: Backbone, evaluation: Evaluation) -> Iterator[str]:
+    for name in evaluation.probes:
+        if not name.startswith(_OF_TWO_LANGUAGES):
+            yield f"evaluation.probes {name} names no language of its texts, which model.languages needs: leave it out"
+            continue
+        for language in ("en", name.rpartition("_")[2]):
+            if language not in of(model):
+                yield f"evaluation.probes {name} has sentences in '{language}', which model.languages lacks"
 
 
 def _needs_rows(model: Backbone) -> str:

@@ -24,7 +24,7 @@ from lightning_modules.measures import heldout_text, per_byte
 from lightning_modules.measures.by_sequence import BySequence, losses_by_sequence
 from lightning_modules.measures.final_metrics import layer_similarity, measures, pair_measures
 from lightning_modules.measures.joint import joint_losses
-from lightning_modules.probing.measure import probe, questions, words_control
+from lightning_modules.probing.measure import probe, questions, simple_methods
 from lightning_modules.speed import denormals_as_zero
 from lightning_modules.system import System
 from lightning_modules.tasks.scores.kept import pack
@@ -144,7 +144,7 @@ def prepare(system: System, seed: int) -> None:
     if evaluation.neighbours:
         data.some_heldout(evaluation.neighbours)
     for question in questions(system):
-        words_control(question)
+        simple_methods(question)
 
 
 def _begin(module: Pretrain, system: System, start: Path | None, execution: Execution) -> None:

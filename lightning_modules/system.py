@@ -311,12 +311,14 @@ class System(Settings):
     def prepare(self) -> "Prepare":
         """The corruption of training text."""
         only = self.objectives.read_targets_only
-        return self._preparing(self.objectives, targets_only=only, cls_last=self.cls_last)
+        numbers = languages.numbers(self.model, self.format, self.data)
+        return self._preparing(self.objectives, targets_only=only, cls_last=self.cls_last, languages=numbers)
 
     def _preparing(self, *objectives: Objective | Objectives, **form: Any) -> "Prepare":
-        """`_prepare` for this model."""
-        numbers = languages.numbers(self.model, self.format, self.data)
-        return functools.partial(_prepare, objectives, characters=self.reads_characters, languages=numbers, **form)
+        """`_prepare` of held-out text for this model, unless ``form`` says otherwise."""
+        numbers = languages.at_evaluation(self.model, self.format, self.data, self.evaluation)
+        own = {"characters": self.reads_characters, "languages": numbers}
+        return functools.partial(_prepare, objectives, **(own | form))
 
     @property
     def reads_backward(self) -> bool:

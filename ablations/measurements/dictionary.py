@@ -8,7 +8,7 @@ from functools import cache
 from ablations.core.metrics import COST, COSTS, METRICS
 from ablations.measurements.derived import DERIVED
 from ablations.measurements.layer_metrics import LAYER_METRICS
-from ablations.measurements.probe_metrics import CONTROLS, GAIN, MEAN_GAIN, PREFIX, probe_of
+from ablations.measurements.probe_metrics import CONTROLS, GAIN, MEAN_GAIN, OF_RETRIEVAL, PREFIX, probe_of
 from lightning_modules.probing.table import PROBES
 from lightning_modules.tasks import TASKS
 from lightning_modules.zero_shot.perplexity import RunningText
@@ -93,6 +93,11 @@ def _of_probes() -> list[Meaning]:
         *(
             Meaning(f"{probe}_{name}", "share", f"control of a probe: {text}", source)
             for name, text in CONTROLS.items()
+        ),
+        *(
+            Meaning(f"{probe}_{name}", "share", f"simple method of sentence retrieval: {text}", source)
+            for name, text in OF_RETRIEVAL.items()
+            if name not in CONTROLS
         ),
         Meaning(probe, "share", scores, source),
     ]
