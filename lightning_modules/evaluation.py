@@ -13,8 +13,8 @@ MOST_SEQUENCES = 1 << 16  # whose losses at the end are kept one by one
 
 ProbeName = Literal[  # the keys of ``probing.table.PROBES``, in alphabetical order
     "agreement", "coordination", "distance", "far_order", "imdb", "mnli", "mrpc", "multi30k_cs", "multi30k_de",
-    "multi30k_fr", "odd_word", "pronoun_case", "qnli", "snli", "sst2", "stsb", "tatoeba_ar", "tatoeba_de",
-    "tatoeba_es", "tatoeba_fr", "tatoeba_ru", "tatoeba_vi", "tatoeba_zh", "word_class", "word_order",
+    "multi30k_fr", "odd_word", "own_pairs", "pronoun_case", "qnli", "snli", "sst2", "stsb", "tatoeba_ar",
+    "tatoeba_de", "tatoeba_es", "tatoeba_fr", "tatoeba_ru", "tatoeba_vi", "tatoeba_zh", "word_class", "word_order",
 ]  # fmt: skip
 
 

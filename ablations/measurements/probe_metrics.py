@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from lightning_modules.probing.retrieval import Retrieval
+from lightning_modules.probing.retrieval import RETRIEVALS
 from lightning_modules.probing.table import PROBES
 
 PREFIX = "probes."
@@ -50,7 +50,7 @@ def gains(metrics: Mapping[str, float]) -> dict[str, float]:
 
 def controls_of(probe: str) -> dict[str, str]:
     """Ending of the metric of each control of a probe -> what it is."""
-    return CONTROLS | OF_RETRIEVAL if isinstance(PROBES[probe], Retrieval) else CONTROLS
+    return CONTROLS | OF_RETRIEVAL if PROBES[probe] in RETRIEVALS else CONTROLS
 
 
 def known() -> dict[str, str]:

@@ -7,7 +7,7 @@ from ablations.measurements.measurements import Measurements
 from ablations.measurements.probe_metrics import GAIN, OF_LAYERS, OF_RETRIEVAL, probe_of
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
-from lightning_modules.probing.retrieval import Retrieval
+from lightning_modules.probing.retrieval import RETRIEVALS
 from lightning_modules.probing.table import PROBES
 from lightning_modules.tasks import TASKS
 from lightning_modules.tasks.measured_baselines import SAME_LABELS
@@ -52,7 +52,7 @@ def references(metric: str) -> dict[str, str]:
         return {BEST: f"heldout.{name[:3]}_best_simple_auc"}
     if probe := probe_of(metric):
         controls = {RANDOM: "random", WORD_COUNTS: "words", PAIRS["majority"]: "majority"}
-        if isinstance(PROBES[probe], Retrieval):
+        if PROBES[probe] in RETRIEVALS:
             controls = {RANDOM: "random", **{text: ending for ending, text in OF_RETRIEVAL.items()}}
         return {} if metric.endswith(GAIN) else {text: f"probes.{probe}_{name}" for text, name in controls.items()}
     if kind in ZERO_SHOT and name != ZERO_SHOT[kind].main:

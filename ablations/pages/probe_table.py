@@ -9,7 +9,7 @@ from ablations.measurements.measurements import Measurements
 from ablations.measurements.probe_metrics import GAIN, MEAN_GAIN, PREFIX, controls_of
 from ablations.measurements.sides import by_pretraining
 from ablations.schema.cell import Cell
-from lightning_modules.probing.retrieval import Retrieval
+from lightning_modules.probing.retrieval import RETRIEVALS
 from lightning_modules.probing.table import PROBES
 
 _ROWS = {"random": "own random weights", "words": "word counts", "majority": "majority class"}
@@ -135,4 +135,4 @@ def _notes(probes: Sequence[str]) -> list[str]:
 
 
 def _is_retrieval(name: str) -> bool:
-    return isinstance(PROBES[name], Retrieval)
+    return PROBES[name] in RETRIEVALS

@@ -25,7 +25,7 @@ from lightning_modules.data.text.encode import Encoder
 from lightning_modules.places import cache
 from lightning_modules.probing import ridge, words
 from lightning_modules.probing.parts import Parts
-from lightning_modules.probing.retrieval import Retrieval, bars, layers
+from lightning_modules.probing.retrieval import HeldOutPairs, Retrieval, bars, layers
 from lightning_modules.probing.states import LAYERS, Rows, combined, pooled
 from lightning_modules.probing.table import RECIPE, Probe, with_examples
 from lightning_modules.system import System
@@ -129,7 +129,7 @@ def probe(
     for question in questions(system):
         between()
         name = question.probe.name
-        if isinstance(question.probe, Retrieval):
+        if isinstance(question.probe, Retrieval | HeldOutPairs):
             result.add(_retrieved(question.probe, question, system, seed, encoder, (backbone, initial), device))
             continue
         rows = Rows.of(question.parts, encoder, min(MOST_POSITIONS, system.format.sequence_length))
@@ -150,7 +150,7 @@ def probe(
 
 
 def _retrieved(
-    asked: Retrieval,
+    asked: Retrieval | HeldOutPairs,
     question: Question,
     system: System,
     seed: int,
@@ -159,7 +159,7 @@ def _retrieved(
     device: torch.device,
 ) -> Probed:
     """The accuracies of sentence retrieval: of the trained encoder, of its initial weights, and of simple methods."""
-    most, digests = min(MOST_POSITIONS, system.format.sequence_length), []
+    most, digests, spoken = min(MOST_POSITIONS, system.format.sequence_length), [], asked.languages(system.data)
 
     def rows_of(texts: list[str]) -> Rows:
         none = TextExamples([], [], np.zeros(0, dtype=np.int64))
@@ -173,12 +173,12 @@ def _retrieved(
             number = languages.read_as(system.model, system.evaluation, language)
             return [combined(layer, rows.test) for layer in pooled(backbone, rows, device, number)]
 
-        return layers(question.parts.test, asked.languages, reads)
+        return layers(question.parts.test, spoken, reads)
 
     trained, initial = backbones
     by_layer = found(trained)
     middle, name = by_layer[LAYERS.index("middle")], f"probes.{asked.name}"
-    read_as = [languages.read_as(system.model, system.evaluation, one) for one in asked.languages]
+    read_as = [languages.read_as(system.model, system.evaluation, one) for one in spoken]
     key = [system.model.essence(), system.data.tokenizer.vocab_size, seed, NUMERICS, device.type, *digests, *read_as]
     untrained = _kept(question, "random", key, lambda: float(found(initial())[LAYERS.index("middle")].mean()))
     simple = {f"{name}_{method}": score for method, score in simple_methods(question).items()}
@@ -189,7 +189,7 @@ def _retrieved(
 
 def simple_methods(question: Question) -> dict[str, float]:
     """The scores of what needs no encoder, by name, from the cache or measured now: those of the words, at least."""
-    if isinstance(question.probe, Retrieval):
+    if isinstance(question.probe, Retrieval | HeldOutPairs):
         return _kept(question, "simple", [], lambda: bars(question.parts.test))
     return {"words": words_control(question)}
 

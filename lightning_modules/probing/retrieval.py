@@ -13,6 +13,7 @@ The layer that counts is the one half-way up, fixed before any was read; the oth
 """
 
 import hashlib
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -29,7 +30,7 @@ from lightning_modules.probing.parts import Parts, TooFewExamples, kept
 from lightning_modules.tasks.shapes.texts import TextExamples, Texts
 
 NEIGHBOURS = 4  # k, as in Artetxe and Schwenk (2019)
-FEWEST = 50  # pairs
+FEWEST, MOST = 50, 1000  # pairs
 RECIPE = 1  # raise when the same texts would be asked otherwise
 
 
@@ -55,8 +56,7 @@ class Retrieval:
     by_layer = True
     shape = Texts(labels=("another", "its translation"), pair=True)
 
-    @property
-    def languages(self) -> tuple[str, str]:
+    def languages(self, data: Data) -> tuple[str, ...]:
         """Those of both sentences."""
         return "en", self.language
 
@@ -89,15 +89,73 @@ class Retrieval:
         return pairs
 
     def _unread(self, data: Data) -> TextExamples:
-        pairs = self.sentences()
-        wanted = {bare(sentence) for pair in pairs for sentence in pair}
-        read = {text for text in map(bare, _training_sentences(data)) if text in wanted}
-        left = [pair for pair in pairs if not read & set(map(bare, pair))]
-        if len(left) < FEWEST:
-            text = f"the training text has all but {len(left)} of the {len(pairs)} pairs of the probe {self.name}"
-            raise TooFewExamples([f"{text}, which needs {FEWEST}: name other corpora, or leave it out"])
-        first, second = map(list, zip(*left, strict=True))
-        return TextExamples(first, second, np.zeros(len(left), dtype=np.int64))
+        return unread(self.name, self.sentences(), data)
+
+
+@dataclass(frozen=True)
+class HeldOutPairs:
+    """A probe: sentences of the held-out part of a run's own parallel text, and their translations.
+
+    They are those of the first parallel corpus in the order of names, whether or not the training shows pairs.
+    """
+
+    name = "own_pairs"
+    title = "own pairs: which held-out sentence is the translation?"
+    metric = "accuracy"
+    by_layer = True
+    shape = Texts(labels=("another", "its translation"), pair=True)
+
+    def languages(self, data: Data) -> tuple[str, ...]:
+        """Those of both sentences; none without parallel text."""
+        name = _parallel(data)
+        return corpus(name).languages if name else ()
+
+    def fingerprint(self) -> str:
+        """What its examples follow from, beside the corpora of a run."""
+        return identity([RECIPE, MOST, NEIGHBOURS])
+
+    def examples(self, data: Data) -> Parts:
+        """The first pairs of which neither sentence is in the training text, each sentence once.
+
+        Raises:
+            TooFewExamples: When there are few, or none.
+        """
+        return kept(
+            self.name, [self.fingerprint(), fingerprints_of(data.corpora)], lambda: Parts(_none(), self._own(data))
+        )
+
+    def _own(self, data: Data) -> TextExamples:
+        name = _parallel(data)
+        if not name:
+            raise TooFewExamples([f"the probe {self.name} asks for pairs, and there is no parallel text: leave it out"])
+        first: dict[str, str] = {}
+        for one, other in corpus(name).documents("heldout"):
+            if one not in first and other not in first.values():
+                first[one] = other
+            if len(first) == MOST:
+                break
+        return unread(self.name, list(map(list, first.items())), data)
+
+
+def _parallel(data: Data) -> str:
+    """The first corpus of pairs; empty without one."""
+    return next((name for name in data.corpora if len(corpus(name).languages) == parallel.SIDES), "")
+
+
+def unread(name: str, pairs: list[list[str]], data: Data) -> TextExamples:
+    """The pairs of which neither sentence is in a training text.
+
+    Raises:
+        TooFewExamples: When it has nearly all.
+    """
+    wanted = {bare(sentence) for pair in pairs for sentence in pair}
+    read = {text for text in map(bare, _training_sentences(data)) if text in wanted}
+    left = [pair for pair in pairs if not read & set(map(bare, pair))]
+    if len(left) < FEWEST:
+        text = f"the training text has all but {len(left)} of the {len(pairs)} pairs of the probe {name}"
+        raise TooFewExamples([f"{text}, which needs {FEWEST}: name other corpora, or leave it out"])
+    first, second = map(list, zip(*left, strict=True))
+    return TextExamples(first, second, np.zeros(len(left), dtype=np.int64))
 
 
 def _none() -> TextExamples:
@@ -105,9 +163,8 @@ def _none() -> TextExamples:
 
 
 def _training_sentences(data: Data) -> Iterator[str]:
-    for name in data.corpora:
-        for document in corpus(name).documents("train"):
-            yield from document
+    documents = itertools.chain.from_iterable(corpus(name).documents("train") for name in data.corpora)
+    return itertools.chain.from_iterable(documents)
 
 
 def bare(sentence: str) -> str:
@@ -179,9 +236,10 @@ def _multi30k(language: str, spoken: str, sha256: str) -> Retrieval:
     return Retrieval(f"multi30k_{language}", title, language, (f"{stem}.en", f"{stem}.{language}"), sha256)
 
 
-RETRIEVALS: tuple[Retrieval, ...] = (
+RETRIEVALS: tuple[Retrieval | HeldOutPairs, ...] = (
     _multi30k("cs", "Czech", "aa38b462ff6ce95a"),
     _multi30k("de", "German", "5f1db9f087526481"),
+    HeldOutPairs(),
     _multi30k("fr", "French", "acc4092763665361"),
     _tatoeba("ar", "ara", "Arabic", "a6e7832cf7107123"),
     _tatoeba("de", "deu", "German", "b75c7a963f2a43e1"),
@@ -194,7 +252,7 @@ RETRIEVALS: tuple[Retrieval, ...] = (
 Reads = Callable[[list[str], str], list[Float[np.ndarray, "n _"]]]  # texts and their language -> vectors of each layer
 
 
-def layers(examples: TextExamples, languages: tuple[str, str], reads: Reads) -> list[Float[np.ndarray, " n"]]:
+def layers(examples: TextExamples, languages: tuple[str, ...], reads: Reads) -> list[Float[np.ndarray, " n"]]:
     """`right` of each layer that is read, for an encoder that gives the vectors of texts in a language."""
     assert examples.second is not None
     sides = zip(reads(examples.first, languages[0]), reads(examples.second, languages[1]), strict=True)

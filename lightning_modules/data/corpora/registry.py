@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lightning_modules.config import ConfigError, did_you_mean
-from lightning_modules.data.corpora import folders, json_lines, made, own_text, parallel, reviews, wikipedia_mini
+from lightning_modules.data.corpora import (
+    cipher,
+    folders,
+    json_lines,
+    made,
+    own_text,
+    parallel,
+    reviews,
+    wikipedia_mini,
+)
 from lightning_modules.data.corpora.sources import Origin
 
 Split = Literal["train", "heldout"]
@@ -141,6 +150,14 @@ def corpus(name: str) -> Corpus:
         return Corpus(name, "a data set of the Hugging Face hub", lambda split: own_text.hub_documents(rest, split))
     if colon and kind == made.PREFIX:
         return Corpus(name, "a made language", made.Language.of(rest).paragraphs, is_split=True)
+    if colon and kind == cipher.PREFIX:
+        return Corpus(
+            name,
+            "made languages of one grammar",
+            lambda split: cipher.documents(rest, split),
+            is_split=True,
+            languages=cipher.split_name(rest)[0],
+        )
     if colon and kind in parallel.NAMED:
         pair, known = parallel.named(kind, rest), parallel.NAMED[kind]
         return Corpus(
@@ -165,7 +182,8 @@ def corpus(name: str) -> Corpus:
     raise ConfigError(
         [
             f"there is no corpus '{name}'.{near} Use 'text:<glob>' for your own text, 'jsonl:<column>:<glob>' for your "
-            "own JSON lines, 'hub:<dataset>' for the hub, 'made:<switches>' for a made language. "
+            "own JSON lines, 'hub:<dataset>' for the hub, 'made:<switches>' for a made language, "
+            "'cipher:a-b:<switches>' for two of them. "
             "Your own parallel text is 'lines:<source>-<target>:<glob>', and your own text in one language "
             "'lines:<language>:<glob>'."
         ]
