@@ -45,6 +45,7 @@ CHARACTERS = "characters of words"
 BOTH_WAYS = "row that continues to the left"
 REUSE = "row of which a part continues"
 SOURCE = "source"
+NO_LANGUAGE = -1  # in place of the number of a language: no embedding is added
 _ALIGNED = 16  # bytes, of the place of a tensor among others
 _MOST_READ = 0.75  # of a row's positions, where choosing them still pays
 

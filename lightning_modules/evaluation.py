@@ -12,8 +12,9 @@ from lightning_modules.objectives import MaskedLM, Masking
 MOST_SEQUENCES = 1 << 16  # whose losses at the end are kept one by one
 
 ProbeName = Literal[  # the keys of ``probing.table.PROBES``, in alphabetical order
-    "agreement", "coordination", "distance", "far_order", "imdb", "mnli", "mrpc", "odd_word", "pronoun_case", "qnli",
-    "snli", "sst2", "stsb", "word_class", "word_order",
+    "agreement", "coordination", "distance", "far_order", "imdb", "mnli", "mrpc", "multi30k_cs", "multi30k_de",
+    "multi30k_fr", "odd_word", "own_pairs", "pronoun_case", "qnli", "snli", "sst2", "stsb", "tatoeba_ar",
+    "tatoeba_de", "tatoeba_es", "tatoeba_fr", "tatoeba_ru", "tatoeba_vi", "tatoeba_zh", "word_class", "word_order",
 ]  # fmt: skip
 
 
@@ -111,6 +112,12 @@ class Evaluation(Settings):
         "both",
         "Visible side of the held-out text. One side only is a control for a model that was trained with both.",
         neutral="both",
+    )
+    languages: Literal["named", "left_out"] = knob(
+        "named",
+        "Models with embeddings of languages: whether held-out text and sentences of probes are read with that of "
+        "their language. A control, left_out, reads them without.",
+        neutral="named",
     )
     probes: tuple[ProbeName, ...] = knob(
         (), "Probes that read the frozen states once, at the end. Their order does not matter.", neutral=()

@@ -19,13 +19,14 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.overrides import TorchFunctionMode
 
-from lightning_modules import cached
+from lightning_modules import cached, languages
 from lightning_modules.backbones.carry import tensors
 from lightning_modules.backbones.settings import StackSettings
 from lightning_modules.backbones.shapes import undrawn
 from lightning_modules.batch import Example, Going, Tokens, mapped
 from lightning_modules.config import identity
 from lightning_modules.data import Vocabulary
+from lightning_modules.data.formats.by_language import TABLE
 from lightning_modules.draws import Draws
 from lightning_modules.places import cache
 from lightning_modules.system import System
@@ -280,7 +281,7 @@ def example_of(system: System, rows: int) -> Example:
         special=special,
         real=torch.ones_like(special),
         sample=torch.arange(rows),
-        tables={"segment": torch.zeros_like(ids)},
+        tables={name: torch.zeros_like(ids) for name in ("segment", *[TABLE] * bool(languages.of(system.model)))},
         labels={"sentence": torch.arange(rows) % 2},
         marks={kind: (torch.arange(length) % 4 == 1).long().expand(rows, -1) for kind in system.objectives.reads},
     )

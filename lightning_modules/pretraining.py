@@ -28,7 +28,7 @@ from lightning_modules.measures.by_sequence import BySequence, losses_by_sequenc
 from lightning_modules.measures.final_metrics import layer_similarity, measures, pair_measures
 from lightning_modules.measures.joint import joint_losses
 from lightning_modules.objectives.distillation import Teacher
-from lightning_modules.probing.measure import probe, questions, words_control
+from lightning_modules.probing.measure import probe, questions, simple_methods
 from lightning_modules.speed import denormals_as_zero
 from lightning_modules.system import System
 from lightning_modules.tasks.scores.kept import pack
@@ -151,7 +151,7 @@ def prepare(system: System, seed: int) -> None:
     if evaluation.translations:
         translated.prepare(data, system)
     for question in questions(system):
-        words_control(question)
+        simple_methods(question)
 
 
 def _begin(module: Pretrain, system: System, start: Path | None, teacher: Path | None, execution: Execution) -> None:
@@ -339,6 +339,7 @@ def _fitted(system: System, data: PretrainingData, recorder: Recorder, seconds: 
         "seconds": seconds,
         "tokens": float(tokens),
         "real_tokens": float(data.real_tokens(steps) * again),
+        **{f"tokens.{name}": float(n * again) for name, n in data.tokens_by_language(steps).items()},
         "flops": system.flops({positions: rows * again for positions, rows in data.shown(steps).items()}),
         "tokens_per_second": tokens / seconds,
         "parameters": float(system.parameters()),

@@ -13,7 +13,7 @@ import torch
 from pydantic import model_validator
 from torch import nn
 
-from lightning_modules import streams, teachers, translation, word_clusters, words
+from lightning_modules import languages, streams, teachers, translation, word_clusters, words
 from lightning_modules.backbones import AnyBackbone, Transformer
 from lightning_modules.backbones.backbone import ONE_SIDE, BackboneModule
 from lightning_modules.backbones.chosen_layers import check_layers, with_layers
@@ -23,6 +23,7 @@ from lightning_modules.config import ConfigError, Problem, Settings, as_data, ca
 from lightning_modules.data import Data, InputFormat
 from lightning_modules.data.baselines import pair_edges
 from lightning_modules.data.formats import lengths
+from lightning_modules.data.formats.by_language import TABLE, numbered
 from lightning_modules.data.formats.input_format import LABELS
 from lightning_modules.data.text.characters import spelt
 from lightning_modules.data.text.tokenizer import Vocabulary as Pieces
@@ -75,6 +76,7 @@ class System(Settings):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         translation.check(self.model, self.objectives, self.format, self.data, self.evaluation)
+        languages.check(self.model, self.objectives, self.format, self.data, self.evaluation)
         self.model.check_length(self.format.longest)
         self._check_needs()
         self._check_directions()
@@ -367,11 +369,14 @@ class System(Settings):
     def prepare(self) -> "Prepare":
         """The corruption of training text."""
         only = self.objectives.read_targets_only
-        return self._preparing(self.objectives, targets_only=only, cls_last=self.cls_last)
+        numbers = languages.numbers(self.model, self.format, self.data)
+        return self._preparing(self.objectives, targets_only=only, cls_last=self.cls_last, languages=numbers)
 
     def _preparing(self, *objectives: Objective | Objectives, **form: Any) -> "Prepare":
-        """`_prepare` for this model."""
-        return functools.partial(_prepare, objectives, characters=self.reads_characters, **form)
+        """`_prepare` of held-out text for this model, unless ``form`` says otherwise."""
+        numbers = languages.at_evaluation(self.model, self.format, self.data, self.evaluation)
+        own = {"characters": self.reads_characters, "languages": numbers}
+        return functools.partial(_prepare, objectives, **(own | form))
 
     @property
     def reads_backward(self) -> bool:
@@ -553,12 +558,14 @@ def _prepare(
     targets_only: bool = False,
     cls_last: bool = False,
     characters: bool = False,
+    languages: tuple[int, ...] | None = None,
 ) -> Example:
     """Corruption as the loader calls it; a module-level function, so that it can be pickled for loader workers.
 
     With ``targets_only`` no other last states are read, as in a training step.
     """
     tokens = tokens.with_cls_last() if cls_last else tokens
+    tokens = numbered(tokens, languages) if TABLE in tokens.tables else tokens
     if characters:
         assert isinstance(vocabulary, Pieces), "that of a store"
         tokens = spelt(tokens, vocabulary)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from lightning_modules.backbones import Backbone
 from lightning_modules.batch import SOURCE
 from lightning_modules.data import Data, InputFormat
+from lightning_modules.data.corpora.parallel import SIDES
 from lightning_modules.data.corpora.registry import corpus
 from lightning_modules.evaluation import Evaluation
 from lightning_modules.objectives import Objectives
@@ -33,10 +34,10 @@ def check(model: Backbone, objectives: Objectives, form: InputFormat, data: Data
 
 def _of_data(data: Data) -> Iterator[str]:
     directions = {corpus(name).languages: name for name in data.corpora}
-    if None in directions:
+    if alone := [name for named, name in directions.items() if len(named) != SIDES]:
         yield (
-            f"format.kind seq2seq reads parallel text, which data.corpora {directions[None]} is not: name a corpus "
-            "with languages, such as multi30k:en-de"
+            f"format.kind seq2seq reads parallel text, which data.corpora {alone[0]} is not: name a corpus "
+            "with two languages, such as multi30k:en-de"
         )
     elif len(directions) > 1:
         yield f"data.corpora {' and '.join(directions.values())} have several directions: name those of one"

@@ -8,7 +8,7 @@ from functools import cache
 from ablations.core.metrics import COST, COSTS, METRICS
 from ablations.measurements.derived import DERIVED
 from ablations.measurements.layer_metrics import LAYER_METRICS
-from ablations.measurements.probe_metrics import CONTROLS, GAIN, MEAN_GAIN, PREFIX, probe_of
+from ablations.measurements.probe_metrics import CONTROLS, GAIN, MEAN_GAIN, OF_RETRIEVAL, PREFIX, probe_of
 from lightning_modules.probing.table import PROBES
 from lightning_modules.tasks import TASKS
 from lightning_modules.zero_shot.perplexity import RunningText
@@ -51,7 +51,8 @@ class Meaning:
     """One line of the dictionary.
 
     Attributes:
-        pattern: A metric's name; ``<task>``, ``<probe>``, ``<method>`` and ``<objective>`` stand for one word each.
+        pattern: A metric's name; ``<task>``, ``<probe>``, ``<method>``, ``<objective>`` and ``<language>``
+            stand for one word each.
         unit: The unit of its values.
         text: Its meaning.
         source: The fields of a record that hold it, or how it is derived from them.
@@ -77,6 +78,8 @@ def dictionary() -> tuple[Meaning, ...]:
     more = "seconds of training the word vectors of a fine-tuning"
     costs.append(_meaning(f"{COST}word_vectors_seconds", more, "`cost`"))
     objective = "mean training loss of an objective since the last measurement"
+    spoken = "positions of a language that were read in training, of those without padding"
+    costs.append(Meaning(f"{COST}tokens.<language>", "tokens", spoken, "`cost`"))
     trained = [Meaning("train.<objective>", "nats", objective, "`metrics` of a pretraining")]
     probing = "seconds of reading the states by probes, not part of the seconds of training"
     costs.append(_meaning(f"{COST}probes_seconds", probing, "`cost`"))
@@ -95,6 +98,11 @@ def _of_probes() -> list[Meaning]:
         *(
             Meaning(f"{probe}_{name}", "share", f"control of a probe: {text}", source)
             for name, text in CONTROLS.items()
+        ),
+        *(
+            Meaning(f"{probe}_{name}", "share", f"simple method of sentence retrieval: {text}", source)
+            for name, text in OF_RETRIEVAL.items()
+            if name not in CONTROLS
         ),
         Meaning(probe, "share", scores, source),
     ]

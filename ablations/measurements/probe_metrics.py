@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from lightning_modules.probing.retrieval import RETRIEVALS
 from lightning_modules.probing.table import PROBES
 
 PREFIX = "probes."
@@ -14,6 +15,13 @@ OF_LAYERS = {  # ending of a layer's metric -> what it is, of probes that score 
     "embeddings": "read from the output of the embeddings alone",
     "middle": "read from the layer half-way up alone",
     "last": "read from the last layer alone",
+}
+OF_RETRIEVAL = {  # ending of a simple method's metric -> what it is, of probes that ask for a translation
+    "words": "words and digits that both sentences have, by TF-IDF",
+    "letters": "n-grams of up to four letters that both have, by TF-IDF",
+    "length": "how alike their lengths are",
+    "majority": "chance",
+    "best_simple": "the best of words, letters and lengths",
 }
 GAIN, MEAN_GAIN = "_gain", f"{PREFIX}mean_gain"
 
@@ -40,16 +48,22 @@ def gains(metrics: Mapping[str, float]) -> dict[str, float]:
     return found | ({MEAN_GAIN: sum(found.values()) / len(found)} if found else {})
 
 
+def controls_of(probe: str) -> dict[str, str]:
+    """Ending of the metric of each control of a probe -> what it is."""
+    return CONTROLS | OF_RETRIEVAL if PROBES[probe] in RETRIEVALS else CONTROLS
+
+
 def known() -> dict[str, str]:
     """Every metric of probes with its description."""
     described = {MEAN_GAIN: "mean gain of the probes of a run"}
     for name, probe in PROBES.items():
         described |= {f"{PREFIX}{name}": f"{probe.metric} of the probe {probe.title}"}
-        described |= {f"{PREFIX}{name}_{control}": text for control, text in CONTROLS.items()}
+        controls = controls_of(name)
+        described |= {f"{PREFIX}{name}_{control}": text for control, text in controls.items()}
         if probe.by_layer:
             described |= {f"{PREFIX}{name}_{layer}": text for layer, text in OF_LAYERS.items()}
         described[f"{PREFIX}{name}{GAIN}"] = "the score minus that on the initial weights"
     return described
 
 
-_ENDINGS = {GAIN[1:], *CONTROLS, *OF_LAYERS}
+_ENDINGS = {GAIN[1:], *CONTROLS, *OF_LAYERS, *OF_RETRIEVAL}

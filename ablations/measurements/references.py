@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 from ablations.core.metrics import HELDOUT, PER_BYTE, TRANSLATED, TRANSLATORS
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.probe_metrics import GAIN, OF_LAYERS, probe_of
+from ablations.measurements.probe_metrics import GAIN, OF_LAYERS, OF_RETRIEVAL, probe_of
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
+from lightning_modules.probing.retrieval import RETRIEVALS
+from lightning_modules.probing.table import PROBES
 from lightning_modules.tasks import TASKS
 from lightning_modules.tasks.measured_baselines import SAME_LABELS
 from lightning_modules.zero_shot.perplexity import RunningText
@@ -53,6 +55,8 @@ def references(metric: str) -> dict[str, str]:
         return {BEST: f"heldout.{name[:3]}_best_simple_auc"}
     if probe := probe_of(metric):
         controls = {RANDOM: "random", WORD_COUNTS: "words", PAIRS["majority"]: "majority"}
+        if PROBES[probe] in RETRIEVALS:
+            controls = {RANDOM: "random", **{text: ending for ending, text in OF_RETRIEVAL.items()}}
         return {} if metric.endswith(GAIN) else {text: f"probes.{probe}_{name}" for text, name in controls.items()}
     if kind in ZERO_SHOT and name != ZERO_SHOT[kind].main:
         return {}

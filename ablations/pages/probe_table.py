@@ -6,12 +6,14 @@ from typing import Any
 from ablations.core.formatting import Entry, Sheet, cell_text, fixed, path_text, value_text
 from ablations.core.statistics import Interval, mean_interval
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.probe_metrics import CONTROLS, GAIN, MEAN_GAIN, PREFIX
+from ablations.measurements.probe_metrics import GAIN, MEAN_GAIN, PREFIX, controls_of
 from ablations.measurements.sides import by_pretraining
 from ablations.schema.cell import Cell
+from lightning_modules.probing.retrieval import RETRIEVALS
 from lightning_modules.probing.table import PROBES
 
 _ROWS = {"random": "own random weights", "words": "word counts", "majority": "majority class"}
+_RETRIEVAL_ROWS = {"letters": "n-grams of letters", "length": "lengths", "best_simple": "best simple method"}
 
 
 def table(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None:
@@ -31,7 +33,7 @@ def table(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None:
          _signed(_mean(measured, cell, MEAN_GAIN))]
         for cell in cells
     ]  # fmt: skip
-    for control, label in _ROWS.items():
+    for control, label in (_ROWS | (_RETRIEVAL_ROWS if any(map(_is_retrieval, probes)) else {})).items():
         scores = [_control(measured, cells, f"{PREFIX}{name}_{control}") for name in probes]
         rows.append([label, *[""] * max(1, len(paths)), *scores, ""])
     reading = Sheet(
@@ -91,8 +93,8 @@ def _control(measured: Measurements, cells: Sequence[Cell], metric: str) -> str:
 
 def _numbers(measured: Measurements, cells: Sequence[Cell], probes: Sequence[str]) -> Sheet:
     paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
-    endings = ("", GAIN, *(f"_{control}" for control in CONTROLS))
-    metrics = [MEAN_GAIN, *(f"{PREFIX}{name}{ending}" for name in probes for ending in endings)]
+    endings = {name: ("", GAIN, *(f"_{control}" for control in controls_of(name))) for name in probes}
+    metrics = [MEAN_GAIN, *(f"{PREFIX}{name}{ending}" for name in probes for ending in endings[name])]
     rows: list[list[Entry]] = []
     for cell in cells:
         intervals = [_mean(measured, cell, metric) for metric in metrics]
@@ -115,10 +117,22 @@ def _left_out(measured: Measurements, cells: Sequence[Cell]) -> list[str]:
 
 
 def _notes(probes: Sequence[str]) -> list[str]:
+    retrieved = (
+        "Sentence retrieval trains nothing: the mean state of a sentence, at the layer half-way up, is compared with "
+        "that of each translation by the margin of their cosines. Scores are the mean over both directions. Simple "
+        "methods see words, letters and lengths."
+    )
+    if all(map(_is_retrieval, probes)):
+        return [retrieved, " ".join(PROBES[name].title for name in probes)]
     notes = [
         "A ridge regression reads the mean of the frozen states of a text. Cells have its mean score and, in brackets, "
         "the gain over the same reader on the initial weights of the same runs. The half-width is of the 95 % interval "
         "over seeds. Own random weights, word counts and majority class are scores, or a range of them. No model is "
         "fine-tuned. Accuracy, for STS-B rank correlation."
     ]
+    notes += [retrieved] if any(map(_is_retrieval, probes)) else []
     return [*notes, " ".join(PROBES[name].title for name in probes)]
+
+
+def _is_retrieval(name: str) -> bool:
+    return PROBES[name] in RETRIEVALS

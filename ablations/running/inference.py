@@ -162,9 +162,11 @@ class _Pass:
 def _pass(cell: Cell, batch: int, device: str) -> _Pass:
     import torch
 
+    from lightning_modules import languages
     from lightning_modules.batch import Example, Tokens
 
     system = cell.system
+    read = {"segment": system.model.segment_types > 0, "language": bool(languages.of(system.model))}
     size, shape = system.data.tokenizer.vocab_size, (batch, system.format.sequence_length)
     draws = torch.Generator().manual_seed(0)
     tokens = Tokens(
@@ -172,7 +174,7 @@ def _pass(cell: Cell, batch: int, device: str) -> _Pass:
         special=torch.zeros(shape, dtype=torch.bool),
         real=torch.ones(shape, dtype=torch.bool),
         sample=torch.arange(batch),
-        tables={"segment": torch.zeros(shape, dtype=torch.long)} if system.model.segment_types else {},
+        tables={name: torch.zeros(shape, dtype=torch.long) for name, is_read in read.items() if is_read},
     )
     with torch.device(device):
         model = system.model.build(size).to(device).eval()

@@ -14,6 +14,7 @@ from lightning_modules.batch import Encoded, Example, Size
 from lightning_modules.config import ConfigError, Problem, Settings
 
 SEGMENTS = "segment table"
+LANGUAGES = "language table"
 FIRST_SEES = "a first position that sees the text"
 ONE_SIDE = "text shown from one side"  # by the visibility of an example, to a model that reads both
 
@@ -25,6 +26,7 @@ LARGEST = {
     "ffn_size": 1 << 20,
     "max_positions": 1 << 20,
     "segment_types": 1 << 10,
+    "languages": 1 << 10,
 }
 
 

@@ -1,4 +1,4 @@
-"""The input of the layers: the sum of word, position and segment embeddings."""
+"""The input of the layers: the sum of word, position, segment and language embeddings."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from lightning_modules.backbones.characters import WordsByCharacters
 from lightning_modules.backbones.clustered import ClusteredTable
-from lightning_modules.batch import Example
+from lightning_modules.batch import NO_LANGUAGE, Example, Unsupported
 from lightning_modules.layers.dropout import Dropout, drop
 from lightning_modules.layers.positions import sinusoids
 
@@ -30,10 +30,11 @@ class Embedded(Protocol):
 
 
 class Embeddings(nn.Module):
-    """Word + position + segment embeddings, LayerNorm, dropout, and a projection if they are narrower than the stream.
+    """Word + position + segment + language embeddings, LayerNorm, dropout, and a projection.
 
-    LayerNorm may be left out (GPT). Tables, LayerNorm and dropout have width e; the projection has a bias and no
-    activation (ALBERT's released code, ``embedding_hidden_mapping_in``).
+    The projection is there if they are narrower than the stream. LayerNorm may be left out (GPT). Tables, LayerNorm and
+    dropout have width e; the projection has a bias and no activation (ALBERT's released code,
+    ``embedding_hidden_mapping_in``).
 
     Args:
         settings: The settings of the encoder.
@@ -67,6 +68,8 @@ class Embeddings(nn.Module):
         self.tables = nn.ModuleDict()
         if settings.segment_types:
             self.tables["segment"] = nn.Embedding(settings.segment_types, e)
+        if languages := getattr(settings, "languages", ()):
+            self.tables["language"] = nn.Embedding(len(languages), e)
         self.position = nn.Embedding(max_positions, e) if positions == "learned" else None
         fixed = sinusoids(max_positions, e) if positions == "sinusoidal" else None
         self.fixed: Tensor | None
@@ -99,12 +102,30 @@ class Embeddings(nn.Module):
             # Without ids for this table its first row is used throughout, as in BERT; a table of one row serves all
             # segments, as in RoBERTa's released checkpoints.
             assert isinstance(table, nn.Embedding)
+            if name == "language":
+                x = x + self._language(table, tables.get(name))
+                continue
             numbered = name in tables and table.num_embeddings > 1
             x = x + (table(tables[name]) if numbered else table.weight[0])
         rows = self._rows
         if rows is not None:
             x = x + (rows[: x.shape[1]] if positions is None else rows[positions])
         return self.projection(self.dropout(self.norm(x)))
+
+    @staticmethod
+    def _language(table: nn.Embedding, numbers: Int[Tensor, "b t"] | None) -> Float[Tensor, "b t e"]:
+        """The embeddings of languages; zero where none is to be added.
+
+        Raises:
+            Unsupported: Where nothing is said of languages: a model that learned with them reads worse without.
+        """
+        if numbers is None:
+            raise Unsupported(
+                f"the model has embeddings of {table.num_embeddings} languages, and the batch does not name the "
+                f"language of its rows: give them a table 'language', or {NO_LANGUAGE} there to leave it out"
+            )
+        known = (numbers != NO_LANGUAGE)[..., None]
+        return table(numbers.clamp(min=0)) * known
 
     def check_length(self, length: int) -> None:
         """Checks that a position table has so many rows.

@@ -28,7 +28,14 @@ from lightning_modules.layers.carried import Carry
 from lightning_modules.layers.projected_lstm import State
 from lightning_modules.layers.scene import Source
 
-_OF_ONE_SEQUENCE = ("embedding_divisor", "memory_length", "same_length", "segment_relation", "query_stream")
+_OF_ONE_SEQUENCE = (
+    "embedding_divisor",
+    "memory_length",
+    "same_length",
+    "segment_relation",
+    "query_stream",
+    "languages",
+)
 
 
 class OfTwoSequences(Settings):

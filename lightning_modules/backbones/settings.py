@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
-from lightning_modules.backbones.backbone import FIRST_SEES, LARGEST, ONE_SIDE, SEGMENTS, Backbone
+from lightning_modules.backbones.backbone import FIRST_SEES, LANGUAGES, LARGEST, ONE_SIDE, SEGMENTS, Backbone
 from lightning_modules.batch import BOTH_WAYS, QUERY_STREAM, REUSE, WIDE_TABLE, WORD_TABLE, Direction, Size
 from lightning_modules.config import knob, once
 from lightning_modules.layers.activations import Activation
@@ -136,6 +136,13 @@ class StackSettings(Backbone):
     )
     segment_types: int = knob(
         2, "Rows of the segment embedding table. No table with 0.", neutral=0, ge=0, le=LARGEST["segment_types"]
+    )
+    languages: tuple[str, ...] = knob(
+        (),
+        "Languages that have an embedding, which is added at each position of a text in them (XLM). A batch must name "
+        "the language of each row. None by default.",
+        neutral=(),
+        max_length=LARGEST["languages"],
     )
     embedding_norm: bool = knob(True, "LayerNorm on the summed embeddings. GPT and GPT-2 have none.", neutral=True)
     embedding_scale: bool = knob(
@@ -347,7 +354,8 @@ class StackSettings(Backbone):
         wide = frozenset({WIDE_TABLE}) if self.table_width == self.hidden_size else frozenset()
         asked = frozenset({QUERY_STREAM}) if self.query_stream else frozenset()
         ways = frozenset({BOTH_WAYS, REUSE}) if self.direction == "both" else frozenset()
-        return first | sides | wide | asked | ways | {f"direction {self.direction}", SEGMENTS, WORD_TABLE}
+        named = frozenset({LANGUAGES}) if self.languages else frozenset()
+        return first | sides | wide | asked | ways | named | {f"direction {self.direction}", SEGMENTS, WORD_TABLE}
 
     @property
     def described(self) -> str:

@@ -19,7 +19,7 @@ from lightning_modules.data.formats.parts import Arranged, part
 from lightning_modules.data.formats.stream import Stream
 from lightning_modules.data.order.batches import Batches
 from lightning_modules.data.order.heldout import HeldOut, HeldOutStream, Reading
-from lightning_modules.data.order.phases import Phase, phases, real_tokens, shown
+from lightning_modules.data.order.phases import Phase, phases, real_tokens, shown, tokens_by_language
 from lightning_modules.data.order.portions import Portions
 from lightning_modules.data.order.prepare import Prepare, uncorrupted
 from lightning_modules.data.order.resumable import Feeding
@@ -117,6 +117,7 @@ class PretrainingData(pl.LightningDataModule):
             both_ways=form.both_ways, drawn=form.row_starts == "drawn",
             lengths_drawn=form.lengths == "drawn",
             drawn_multiple=self._fed.drawn_multiple if form.lengths == "drawn" else 1,
+            language_exponent=form.language_exponent,
         )  # fmt: skip
 
     @property
@@ -149,6 +150,10 @@ class PretrainingData(pl.LightningDataModule):
     def real_tokens(self, steps: int) -> int:
         """The positions that are no padding of all rows that the first steps show."""
         return real_tokens(self._phases, steps)
+
+    def tokens_by_language(self, steps: int) -> dict[str, int]:
+        """Language -> its positions in the rows that the first steps show; see `phases.tokens_by_language`."""
+        return tokens_by_language(self._phases, steps)
 
     @functools.cached_property
     def heldout(self) -> HeldOut:

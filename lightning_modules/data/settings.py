@@ -17,7 +17,8 @@ class Data(Settings):
     corpora: tuple[str, ...] = knob(
         ("wikipedia-mini",),
         "Corpora: a named one, 'text:<glob>', 'jsonl:<column>:<glob>', 'hub:<dataset>' or 'made:<switches>'. Parallel "
-        "text names its languages, 'multi30k:en-de' or 'lines:en-de:<glob>', and en-de is another corpus than de-en.",
+        "text names its languages, 'multi30k:en-de' or 'lines:en-de:<glob>', and en-de is another corpus than de-en. "
+        "With one language, 'bible:de', it is that side alone.",
         min_length=1,
     )
     tokenizer: Tokenizer = knob(Tokenizer(), "The tokenizer of the text.")

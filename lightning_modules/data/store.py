@@ -52,6 +52,7 @@ class TokenStore:
         corpora: First document of every corpus after the first.
         mark_files: Annotation (annotator and kind of tags) -> the file with its marks.
         made: How it is made of the store in its folder; None if it is that store.
+        names: The corpora, in their order.
     """
 
     folder: Path
@@ -63,6 +64,7 @@ class TokenStore:
     corpora: tuple[int, ...] = ()
     mark_files: Mapping[Annotation, Path] = field(default_factory=dict)
     made: "Callable[[TokenStore], TokenStore] | None" = None
+    names: tuple[str, ...] = ()
 
     @classmethod
     def open(cls, folder: Path, mark_files: Mapping[Annotation, Path] = MappingProxyType({})) -> "TokenStore":
@@ -94,6 +96,7 @@ class TokenStore:
             meta["words"],
             tuple(meta["first_documents"]),
             mark_files,
+            names=tuple(meta["corpora"]),
         )
 
     def __reduce__(self) -> tuple:

@@ -11,28 +11,31 @@ import hashlib
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import nn
 
-from lightning_modules import NUMERICS, cached
+from lightning_modules import NUMERICS, cached, languages
 from lightning_modules.config import identity
 from lightning_modules.data.store import tokenizer_file
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.places import cache
 from lightning_modules.probing import ridge, words
 from lightning_modules.probing.parts import Parts
+from lightning_modules.probing.retrieval import HeldOutPairs, Retrieval, bars, layers
 from lightning_modules.probing.states import LAYERS, Rows, combined, pooled
 from lightning_modules.probing.table import RECIPE, Probe, with_examples
 from lightning_modules.system import System
 from lightning_modules.tasks.scores.kept import pack
 from lightning_modules.tasks.scores.metrics import METRICS
+from lightning_modules.tasks.shapes.texts import TextExamples
 
 MOST_POSITIONS = 64  # of a text, [CLS] and [SEP] included; the same for models with more
 _FOLDS = 5
+_Kept = TypeVar("_Kept", float, dict[str, float])
 
 
 @dataclass
@@ -41,12 +44,19 @@ class Probed:
 
     Attributes:
         metrics: ``probes.<name>``, and the same with ``_random``, ``_words`` or ``_majority`` for the controls. Where a
-            probe asks for it, also with ``_embeddings``, ``_middle`` and ``_last`` for the layers that are read.
-        examples: ``probes.<name>``: which test answers are right, packed; only where answers are classes.
+            probe asks for it, also with ``_embeddings``, ``_middle`` and ``_last`` for the layers that are read. Those
+            of sentence retrieval have ``_letters``, ``_length`` and ``_best_simple`` as well.
+        examples: ``probes.<name>``: which test answers are right, packed; only where answers are classes. Of sentence
+            retrieval the share of both directions in which a pair is found.
     """
 
     metrics: dict[str, float] = field(default_factory=dict)
     examples: dict[str, str] = field(default_factory=dict)
+
+    def add(self, other: "Probed") -> None:
+        """Adds the results of another probe."""
+        self.metrics |= other.metrics
+        self.examples |= other.examples
 
 
 class Reading(NamedTuple):
@@ -119,6 +129,9 @@ def probe(
     for question in questions(system):
         between()
         name = question.probe.name
+        if isinstance(question.probe, Retrieval | HeldOutPairs):
+            result.add(_retrieved(question.probe, question, system, seed, encoder, (backbone, initial), device))
+            continue
         rows = Rows.of(question.parts, encoder, min(MOST_POSITIONS, system.format.sequence_length))
         answers, of_layers = read(question, rows, backbone, device)
         key = [system.model.essence(), system.data.tokenizer.vocab_size, seed, NUMERICS, device.type, rows.digest()]
@@ -134,6 +147,51 @@ def probe(
         if question.probe.shape.labels:
             result.examples[f"probes.{name}"] = pack(answers == question.parts.test.labels)
     return result
+
+
+def _retrieved(
+    asked: Retrieval | HeldOutPairs,
+    question: Question,
+    system: System,
+    seed: int,
+    encoder: Encoder,
+    backbones: tuple[nn.Module, Callable[[], nn.Module]],
+    device: torch.device,
+) -> Probed:
+    """The accuracies of sentence retrieval: of the trained encoder, of its initial weights, and of simple methods."""
+    most, digests, spoken = min(MOST_POSITIONS, system.format.sequence_length), [], asked.languages(system.data)
+
+    def rows_of(texts: list[str]) -> Rows:
+        none = TextExamples([], [], np.zeros(0, dtype=np.int64))
+        alone = TextExamples(texts, None, np.zeros(len(texts), dtype=np.int64))
+        return Rows.of(Parts(none, alone), encoder, most)
+
+    def found(backbone: nn.Module) -> list[np.ndarray]:
+        def reads(texts: list[str], language: str) -> list[np.ndarray]:
+            rows = rows_of(texts)
+            digests.append(rows.digest())
+            number = languages.read_as(system.model, system.evaluation, language)
+            return [combined(layer, rows.test) for layer in pooled(backbone, rows, device, number)]
+
+        return layers(question.parts.test, spoken, reads)
+
+    trained, initial = backbones
+    by_layer = found(trained)
+    middle, name = by_layer[LAYERS.index("middle")], f"probes.{asked.name}"
+    read_as = [languages.read_as(system.model, system.evaluation, one) for one in spoken]
+    key = [system.model.essence(), system.data.tokenizer.vocab_size, seed, NUMERICS, device.type, *digests, *read_as]
+    untrained = _kept(question, "random", key, lambda: float(found(initial())[LAYERS.index("middle")].mean()))
+    simple = {f"{name}_{method}": score for method, score in simple_methods(question).items()}
+    scores = {f"{name}_{layer}": float(each.mean()) for layer, each in zip(LAYERS, by_layer, strict=True)}
+    metrics = {name: float(middle.mean()), f"{name}_random": untrained, f"{name}_majority": 1 / len(middle)}
+    return Probed(metrics | scores | simple, {name: pack(middle.astype(np.float16))})
+
+
+def simple_methods(question: Question) -> dict[str, float]:
+    """The scores of what needs no encoder, by name, from the cache or measured now: those of the words, at least."""
+    if isinstance(question.probe, Retrieval | HeldOutPairs):
+        return _kept(question, "simple", [], lambda: bars(question.parts.test))
+    return {"words": words_control(question)}
 
 
 def questions(system: System) -> Iterator[Question]:
@@ -181,6 +239,11 @@ def _constant(question: Question) -> np.ndarray:
 
 def _control(question: Question, kind: str, key: list, answers: Callable[[], np.ndarray]) -> float:
     """The score of a control, which other runs share, from the cache or measured now."""
+    return _kept(question, kind, key, lambda: question.score(answers()))
+
+
+def _kept(question: Question, kind: str, key: list, make: Callable[[], _Kept]) -> _Kept:
+    """What a control gave, from the cache or made now."""
     digest = identity([RECIPE, kind, question.digest(), question.probe.metric, *key])[:24]
     path = cache() / "probe-controls" / f"{question.probe.name}-{kind}-{digest}.json"
-    return float(cached.kept(path, lambda file: cached.put_json(file, question.score(answers())), cached.get_json))
+    return cached.kept(path, lambda file: cached.put_json(file, make()), cached.get_json)

@@ -69,7 +69,7 @@ class Rows:
         ends = starts + np.minimum(np.diff(pieces.bounds), most - 2)
         rows = Segments(pieces.ids, np.array([(starts, ends)]), encoder.vocabulary)
         spans = np.array([_span(pieces, row, word) for row, (_, word) in enumerate(number)])
-        first = [np.array([number[key] for key in texts]) for texts, _ in keys]
+        first = [np.array([number[key] for key in texts], dtype=np.int64) for texts, _ in keys]
         second = [np.array([number[key] for key in texts]) if texts else None for _, texts in keys]
         train, test = map(Places, first, second)
         return cls(rows, np.minimum(spans, rows.lengths[:, None] - [1, 0]), train, test)
@@ -108,7 +108,9 @@ def _span(pieces: Pieces, row: int, word: int) -> tuple[int, int]:
 
 
 @torch.no_grad()
-def pooled(backbone: nn.Module, rows: Rows, device: torch.device) -> list[Float[np.ndarray, "t _"]]:
+def pooled(
+    backbone: nn.Module, rows: Rows, device: torch.device, language: int | None = None
+) -> list[Float[np.ndarray, "t _"]]:
     """The mean states of what is read of each text: of the embeddings, the layer half-way up, and the last one.
 
     The last states are those that heads read.
@@ -117,6 +119,7 @@ def pooled(backbone: nn.Module, rows: Rows, device: torch.device) -> list[Float[
         backbone: The encoder; it is not changed.
         rows: The texts.
         device: Where the encoder is.
+        language: The number of the language of the texts, for an encoder that has embeddings of languages.
     """
     training, vectors = backbone.training, []
     is_spelt = CHARACTERS in getattr(backbone, "supports", ())
@@ -124,7 +127,9 @@ def pooled(backbone: nn.Module, rows: Rows, device: torch.device) -> list[Float[
     for numbers in rows.batches():
         tokens = rows.rows.tokens(numbers)
         tokens = spelt(tokens, rows.rows.vocabulary) if is_spelt else tokens
-        tokens.tables.clear()  # every model can do without: single texts are one segment
+        tokens.tables.clear()  # every model can do without segments: single texts are one
+        if language is not None:
+            tokens.tables["language"] = torch.full_like(tokens.ids, language)
         with torch.autocast(device.type, enabled=False):
             encoded: Encoded = backbone(Example.of(tokens).to(device))
         layers = (encoded.layers[0], encoded.layers[len(encoded.layers) // 2], encoded.last)

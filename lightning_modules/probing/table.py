@@ -9,6 +9,7 @@ from lightning_modules.data.settings import Data
 from lightning_modules.probing.labelled import Labelled
 from lightning_modules.probing.made.probe import MADE
 from lightning_modules.probing.parts import Parts, TooFewExamples
+from lightning_modules.probing.retrieval import RETRIEVALS
 from lightning_modules.probing.sets import SETS
 from lightning_modules.tasks.shapes.texts import Texts
 
@@ -58,7 +59,7 @@ class Probe(Protocol):
         ...
 
 
-PROBES: dict[str, Probe] = {probe.name: probe for probe in (*MADE, *map(Labelled, SETS.values()))}
+PROBES: dict[str, Probe] = {probe.name: probe for probe in (*MADE, *map(Labelled, SETS.values()), *RETRIEVALS)}
 
 
 def with_examples(names: Iterable[str], data: Data) -> Iterator[tuple[Probe, Parts]]:

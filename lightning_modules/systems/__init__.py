@@ -16,6 +16,7 @@ from lightning_modules.systems.spanbert import SPANBERT_BASE, SPANBERT_LARGE
 from lightning_modules.systems.transformer import TRANSFORMER_BASE, TRANSFORMER_BIG
 from lightning_modules.systems.transformer_xl import TRANSFORMER_XL_BASE
 from lightning_modules.systems.ulmfit import ULMFIT
+from lightning_modules.systems.xlm import XLM
 from lightning_modules.systems.xlnet import XLNET_BASE, XLNET_LARGE
 
 SYSTEMS: dict[str, System] = {
@@ -45,6 +46,7 @@ SYSTEMS: dict[str, System] = {
     "transformer_xl_base": TRANSFORMER_XL_BASE,
     "awd_lstm": AWD_LSTM,
     "ulmfit": ULMFIT,
+    "xlm": XLM,
     "xlnet_base": XLNET_BASE,
     "xlnet_large": XLNET_LARGE,
 }
@@ -76,6 +78,7 @@ __all__ = [
     "TRANSFORMER_BIG",
     "TRANSFORMER_XL_BASE",
     "ULMFIT",
+    "XLM",
     "XLNET_BASE",
     "XLNET_LARGE",
 ]

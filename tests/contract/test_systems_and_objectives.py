@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from lightning_modules import objectives
+from lightning_modules import languages, objectives
 from lightning_modules.batch import QUERY_STREAM, Example, Size
 from lightning_modules.config import ConfigError, diff
 from lightning_modules.objectives import MaskedLM, Masking, Objectives, SentencePair, SpanBoundary
@@ -53,6 +53,9 @@ class TestSystem:
         tokens = pairs([16] * 64, [16] * 64) if system.format.sides > 1 else make_tokens(64, 16, 64)
         if tokens.source is None:
             tokens.tables["segment"][:, 8:] = int(getattr(system.model, "segment_relation", False))
+            tokens.tables["language"] = torch.arange(64)[:, None].expand(64, 16) % len(
+                languages.of(system.model) or "-"
+            )
         example = system.prepare(tokens, make_draws(64), make_vocabulary(64))
         terms = system.objectives.loss(module.heads, module.backbone(example), example)
         total = sum(weight * loss / count for loss, count, weight in terms.values())
@@ -85,6 +88,7 @@ PUBLISHED = {
     "elmo": 144.90,  # 93.6 as printed, and an output layer over 100,000 words
     "awd_lstm": 33.6,  # on WikiText-2; the paper prints 33, cut off from 33,556,078
     "ulmfit": 44.27,  # of the released sizes by hand, since no count is published; see test_hidden_layer.py
+    "xlm": 249.1,  # of the released shape by hand, since no count is at hand
     "transformer_base": 63.1, "transformer_big": 214.2,  # with 37,000 pieces; the paper prints 65 and 213
     "attention_lstm": 89.06,  # of the sizes by hand, since no count is published: 37 words, 32.03, 18.03 and 2
     "xlnet_base": 117,  # of the released model; the paper calls it as large as BERT-base

@@ -129,7 +129,7 @@ def test_its_memory_is_known_before_it_runs(corpus):
             {"model": {"kind": "transformer", "direction": "left_to_right"}},
             "format gives a source, which model does not",
         ),
-        ({"data.corpora": ["wikipedia-mini"]}, "wikipedia-mini is not: name a corpus with languages"),
+        ({"data.corpora": ["wikipedia-mini"]}, "wikipedia-mini is not: name a corpus with two languages"),
         ({"data.corpora": ["multi30k:en-de", "bible:de-en"]}, "several directions"),
         ({"objectives": {"mlm": {}}}, "objectives.mlm is of one sequence"),
         ({"objectives.lm.scored": "second_half"}, "objectives.lm.scored second_half is of running text"),

@@ -35,6 +35,7 @@ ROWS = {
     "model.direction": ("both", "left_to_right"),
     "model.max_positions": (16, 32),
     "model.segment_types": (0, 2),
+    "model.languages": None,  # of text in several languages: tests/identities/test_several_languages.py
     "model.embedding_dropout": (0.1, 0.0),
     "model.dropout": (0.1, 0.0),
     "model.attention_dropout": (0.1, 0.0),
@@ -131,6 +132,9 @@ ROWS = {
     "format.both_ways": (False, True),
     "format.reuse_length": (None, 8),
     "format.rest": ("text", "pair"),
+    "format.languages": None,  # of text in several languages, as the next two
+    "format.language_exponent": None,
+    "format.reset_positions": None,
     "format.negatives": ("random", "swapped"),
     "format.pairing": ("released", "matched"),
     "format.excerpt": ("all", "first"),
@@ -191,6 +195,7 @@ ROWS = {
     "evaluation.context": (0, 8),
     "evaluation.memory_length": (8, 4),
     "evaluation.direction": ("both", "left_to_right"),
+    "evaluation.languages": None,  # of models with languages: tests/identities/test_several_languages.py
     "evaluation.probes": None,  # read once a training has ended; see tests/unit/probing
     "evaluation.points": (3, 2),  # seen in the curve
 }

@@ -39,6 +39,7 @@ from lightning_modules.draws import Draws
 
 RECIPE = 1  # raise when the same name would give another text
 PREFIX = "made"
+Split = Literal["train", "heldout"]
 _LETTERS, _ENDS = "bdfghjklmnprstvz", "aeiou"
 WORDS = tuple(map("".join, product(_LETTERS, _ENDS)))
 PIECES = 5 + len(_LETTERS) + 2 * len(_ENDS) + len(WORDS)  # special pieces, letters, letters inside words, words
@@ -221,7 +222,7 @@ class Language:
                 total += sum(known.get(kind, nats) for kind, nats in zip(pair, alone, strict=True))
         return total / (words - 1)
 
-    def paragraphs(self, split: Literal["train", "heldout"]) -> Iterator[list[str]]:
+    def paragraphs(self, split: Split) -> Iterator[list[str]]:
         """The documents of a split, each as a list of sentences."""
         heldout = split == "heldout"
         count = max(2, self.documents // _HELDOUT_EVERY) if heldout else self.documents

@@ -13,6 +13,9 @@ A name says which language is translated into which, so that en-de and de-en are
 ``tatoeba:<source>-<target>``          1,000 sentences to or from English (Artetxe and Schwenk 2019); every 20th is
                                        held out
 =====================================  ==========================================================================
+
+With one language, as in ``bible:de`` or ``lines:de:<glob>``, the same texts are that language alone. What was a side of
+a pair is a document of its own, but for the Bible, whose chapters are documents. The same texts are held out.
 """
 
 import itertools
@@ -27,8 +30,9 @@ from lightning_modules.data.corpora.sources import Origin
 _HELD_OUT_EVERY = own_text.HELDOUT_EVERY
 _LETTERS = {"ar": "ara", "de": "deu", "en": "eng", "es": "spa", "fr": "fra", "ru": "rus", "vi": "vie", "zh": "cmn"}
 _PLACE = ("book", "chapter", "verse")  # columns of the Bible that hold no text
+SIDES = 2  # sentences of a pair
 
-Pair = tuple[str, str]
+Languages = tuple[str, ...]  # a source and a target, or one alone
 
 
 @dataclass(frozen=True)
@@ -38,20 +42,20 @@ class Named:
     Attributes:
         description: Content and size, in one line.
         languages: Its languages, as they are named.
-        documents: Pair of languages, split -> documents of two sentences.
-        origin: Pair of languages -> where the files come from.
+        documents: Languages, split -> documents of two sentences, or of one language.
+        origin: Languages -> where the files come from.
         licence: Terms of use, in a few words.
     """
 
     description: str
     languages: tuple[str, ...]
-    documents: Callable[[Pair, str], Iterator[list[str]]]
-    origin: Callable[[Pair], Origin]
+    documents: Callable[[Languages, str], Iterator[list[str]]]
+    origin: Callable[[Languages], Origin]
     licence: str
 
 
-def languages(kind: str, given: str, known: tuple[str, ...] = ()) -> Pair:
-    """``<source>-<target>`` -> both.
+def languages(kind: str, given: str, known: tuple[str, ...] = ()) -> Languages:
+    """``<source>-<target>`` -> both, and ``<language>`` -> that one.
 
     Args:
         kind: What the name of the corpus begins with.
@@ -61,17 +65,22 @@ def languages(kind: str, given: str, known: tuple[str, ...] = ()) -> Pair:
     Raises:
         ConfigError: For anything but two different languages, and for one that is unknown.
     """
-    source, dash, target = given.partition("-")
-    advice = f"Write '{kind}:<source>-<target>', for example '{kind}:en-de'"
-    if not (dash and source.isidentifier() and target.isidentifier()):
+    named = tuple(given.split("-"))
+    advice = f"Write '{kind}:<source>-<target>', for example '{kind}:en-de', or one language alone, '{kind}:en'"
+    if len(named) > SIDES or not all(name.isidentifier() for name in named):
         raise ConfigError([f"'{kind}:{given}' names no two languages. {advice}."])
-    if source == target:
-        raise ConfigError([f"'{kind}:{given}' translates {source} into itself. {advice}."])
-    for language in (source, target):
+    if len(set(named)) < len(named):
+        raise ConfigError([f"'{kind}:{given}' translates {named[0]} into itself. {advice}."])
+    for language in named:
         if known and language not in known:
             near = did_you_mean(language, known)
             raise ConfigError([f"{kind} has no language '{language}'.{near}"])
-    return source, target
+    return named
+
+
+def of_their_own(lines: Iterable[str]) -> Iterator[list[str]]:
+    """The lines of one language that are not empty, each a document: the same ones are held out as of pairs."""
+    return ([" ".join(line.split())] for line in lines if line.strip())
 
 
 def aligned(one: Path, other: Path) -> Iterator[list[str]]:
@@ -92,26 +101,26 @@ def aligned(one: Path, other: Path) -> Iterator[list[str]]:
         yield both
 
 
-def two_files(pattern: str, pair: Pair) -> Iterator[list[str]]:
-    """The pairs of a corpus ``lines:<source>-<target>:<glob>``, file by file in the order of names.
+def in_files(pattern: str, named: Languages) -> Iterator[list[str]]:
+    """The documents of a corpus ``lines:<source>-<target>:<glob>``, file by file in the order of names.
 
     Raises:
         ConfigError: As `aligned`; when no file matches, or one has no partner.
     """
-    for one, other in partners(pattern, pair):
-        yield from aligned(one, other)
+    for paths in partners(pattern, named):
+        yield from aligned(*paths) if len(paths) == SIDES else of_their_own(plain_text.lines(paths[0]))
 
 
-def partners(pattern: str, pair: Pair) -> list[tuple[Path, Path]]:
-    """The files of both languages, ``<stem>.<language>`` for each stem that a glob matches.
+def partners(pattern: str, named: Languages) -> list[tuple[Path, ...]]:
+    """The files of each language, ``<stem>.<language>`` for each stem that a glob matches.
 
     Raises:
         ConfigError: When no file matches, or one has no partner.
     """
-    found = [own_text.text_files(f"{pattern}.{language}") for language in pair]
+    found = [own_text.text_files(f"{pattern}.{language}") for language in named]
     stems = [{path.with_suffix("") if path.suffix else path for path in paths} for paths in found]
-    if lone := sorted(stems[0] ^ stems[1]):
-        lacking = pair[1] if lone[0] in stems[0] else pair[0]
+    if lone := sorted(stems[0] ^ stems[-1]):
+        lacking = named[1] if lone[0] in stems[0] else named[0]
         raise ConfigError([f"{lone[0]}.{lacking} is missing: each file needs its partner in the other language."])
     return list(zip(*found, strict=True))
 
@@ -137,13 +146,17 @@ def columns(path: Path, names: tuple[str, ...]) -> Iterator[tuple[int, list[str]
         yield number, [" ".join(cells[place].split()) for place in places]
 
 
-def tables(pattern: str, pair: Pair) -> Iterator[list[str]]:
-    """The pairs of a corpus ``tsv:<source>-<target>:<glob>``, file by file in the order of names.
+def tables(pattern: str, named: Languages) -> Iterator[list[str]]:
+    """The documents of a corpus ``tsv:<source>-<target>:<glob>``, file by file in the order of names.
 
     Raises:
-        ConfigError: As `columns`; when no file matches; at the first line without a text.
+        ConfigError: As `columns`; when no file matches; of two languages at the first line without a text.
     """
     for path in own_text.text_files(pattern):
+        if len(named) < SIDES:
+            yield from of_their_own(text for _, (text,) in columns(path, named))
+            continue
+        pair = named
         for number, both in columns(path, pair):
             if not all(both):
                 empty = pair[1] if both[0] else pair[0]
@@ -151,62 +164,67 @@ def tables(pattern: str, pair: Pair) -> Iterator[list[str]]:
             yield both
 
 
-def hub_pairs(dataset: str, pair: Pair, split: str) -> Iterator[list[str]]:
+def hub_pairs(dataset: str, named: Languages, split: str) -> Iterator[list[str]]:
     """The pairs of a data set of the hub; held out is what is held out of any (`own_text.hub_rows`).
 
     Raises:
         ConfigError: When it cannot be read, and at the first row without one of the texts.
     """
-    rows = own_text.hub_rows(dataset, split, lambda rows: _pairs_of_rows(rows, pair, dataset))
+    rows = own_text.hub_rows(dataset, split, lambda rows: _pairs_of_rows(rows, named, dataset))
     yield from rows
 
 
-def _pairs_of_rows(rows: Iterable[dict], pair: Pair, dataset: str) -> Iterator[list[str]]:
+def _pairs_of_rows(rows: Iterable[dict], named: Languages, dataset: str) -> Iterator[list[str]]:
     for number, row in enumerate(rows, 1):
         held = row.get("translation", row)
-        for language in pair:
+        for language in named:
             if not isinstance(held.get(language), str) or not held[language].strip():
                 near = did_you_mean(language, held)
                 raise ConfigError([f"'pairs:{dataset}' row {number} has no text in '{language}'.{near}"])
-        yield [" ".join(held[language].split()) for language in pair]
+        yield [" ".join(held[language].split()) for language in named]
 
 
-def _multi30k_origin(pair: Pair) -> Origin:
+def _multi30k_origin(named: Languages) -> Origin:
     files: dict[str, tuple[str, ...]] = {
-        split: tuple(f"multi30k/{stem}.{language}" for language in pair)
+        split: tuple(f"multi30k/{stem}.{language}" for language in named)
         for split, stem in (("train", "train"), ("heldout", "val"))
     }
     return Origin("The corpus 'multi30k'", files, otherwise=_OTHERWISE)
 
 
-def _multi30k(pair: Pair, split: str) -> Iterator[list[str]]:
-    one, other = _multi30k_origin(pair).needed(split)
-    yield from aligned(one, other)
+def _multi30k(named: Languages, split: str) -> Iterator[list[str]]:
+    paths = _multi30k_origin(named).needed(split)
+    yield from aligned(*paths) if len(paths) == SIDES else of_their_own(plain_text.lines(paths[0]))
 
 
-def _bible_origin(pair: Pair) -> Origin:
+def _bible_origin(named: Languages) -> Origin:
     files: dict[str, tuple[str, ...]] = dict.fromkeys(("train", "heldout"), ("bible/bible_aligned.tsv",))
     return Origin("The corpus 'bible'", files, otherwise=_OTHERWISE)
 
 
-def _bible(pair: Pair, split: str) -> Iterator[list[str]]:
-    """Verses that both languages have; some translations lack whole books."""
-    (path,) = _bible_origin(pair).needed(split)
-    for number, (_, verses) in enumerate(itertools.groupby(columns(path, (*_PLACE, *pair)), lambda row: row[1][:2])):
+def _bible(named: Languages, split: str) -> Iterator[list[str]]:
+    """Verses that both languages have, or chapters of one; some translations lack whole books."""
+    (path,) = _bible_origin(named).needed(split)
+    for number, (_, verses) in enumerate(itertools.groupby(columns(path, (*_PLACE, *named)), lambda row: row[1][:2])):
         if (number % _HELD_OUT_EVERY == _HELD_OUT_EVERY // 2) == (split == "heldout"):
-            yield from (cells[len(_PLACE) :] for _, cells in verses if all(cells))
+            texts = [cells[len(_PLACE) :] for _, cells in verses if all(cells)]
+            if len(named) == SIDES:
+                yield from texts
+            elif texts:
+                yield [text for (text,) in texts]
 
 
-def _tatoeba_origin(pair: Pair) -> Origin:
-    (foreign,) = (language for language in pair if language != "en")
+def _tatoeba_origin(named: Languages) -> Origin:
+    foreign = next((language for language in named if language != "en"), "de")  # English alone is that of one pair
     stem = f"tatoeba_laser/tatoeba.{_LETTERS[foreign]}-eng"
-    files = tuple(f"{stem}.{_LETTERS[language]}" for language in pair)
+    files = tuple(f"{stem}.{_LETTERS[language]}" for language in named)
     return Origin("The corpus 'tatoeba'", dict.fromkeys(("train", "heldout"), files), otherwise=_OTHERWISE)
 
 
-def _tatoeba(pair: Pair, split: str) -> Iterator[list[str]]:
-    one, other = _tatoeba_origin(pair).needed(split)
-    yield from own_text.split_by_position(aligned(one, other), split, _HELD_OUT_EVERY, "tatoeba")
+def _tatoeba(named: Languages, split: str) -> Iterator[list[str]]:
+    paths = _tatoeba_origin(named).needed(split)
+    documents = aligned(*paths) if len(paths) == SIDES else of_their_own(plain_text.lines(paths[0]))
+    yield from own_text.split_by_position(documents, split, _HELD_OUT_EVERY, "tatoeba")
 
 
 _OTHERWISE = "Alternatives: 'lines:<source>-<target>:<glob>' and 'tsv:<source>-<target>:<glob>' read your own files."
@@ -235,22 +253,22 @@ NAMED: dict[str, Named] = {
 }
 
 
-def named(kind: str, rest: str) -> Pair:
+def named(kind: str, rest: str) -> Languages:
     """The languages of a corpus of `NAMED`.
 
     Raises:
         ConfigError: As `languages`; for two languages that the corpus does not pair.
     """
     pair = languages(kind, rest, NAMED[kind].languages)
-    if kind == "tatoeba" and "en" not in pair:
+    if kind == "tatoeba" and len(pair) == SIDES and "en" not in pair:
         raise ConfigError(
             [f"tatoeba pairs each language with en, not {pair[0]} with {pair[1]}. Write 'tatoeba:en-de'."]
         )
     return pair
 
 
-def split_name(kind: str, rest: str) -> tuple[Pair, str]:
-    """``<source>-<target>:<place>`` -> languages and place.
+def split_name(kind: str, rest: str) -> tuple[Languages, str]:
+    """``<source>-<target>:<place>``, or ``<language>:<place>`` -> languages and place.
 
     Raises:
         ConfigError: If one of them is missing.
@@ -275,7 +293,7 @@ def own_documents(kind: str, rest: str, split: str) -> Iterator[list[str]]:
     if kind == "pairs":
         yield from hub_pairs(place, pair, split)
         return
-    documents = two_files(place, pair) if kind == "lines" else tables(place, pair)
+    documents = in_files(place, pair) if kind == "lines" else tables(place, pair)
     yield from own_text.split_by_position(documents, split, _HELD_OUT_EVERY, f"{kind}:{rest}")
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 from lightning_modules.config import ConfigError, did_you_mean
 from lightning_modules.data.corpora import (
+    cipher,
     folders,
     json_lines,
     made,
@@ -36,7 +37,8 @@ class Corpus:
         package: The Python package that contains it, if it has no files.
         licence: Terms of use, in a few words.
         is_split: Whether its paragraphs are sentences already.
-        languages: Of parallel text, that of the first and of the second sentence of each document.
+        languages: The language of its text; of parallel text that of the first and of the second sentence of each
+            document. Empty where it is not known.
     """
 
     name: str
@@ -46,7 +48,7 @@ class Corpus:
     package: str = ""
     licence: str = ""
     is_split: bool = False
-    languages: tuple[str, str] | None = None
+    languages: tuple[str, ...] = ()
 
     def documents(self, split: Split) -> Iterator[list[str]]:
         """The documents of a split as lists of sentences, streamed in a fixed order."""
@@ -73,6 +75,7 @@ CORPORA: dict[str, Corpus] = {
         _every(wikipedia_mini.articles, 10),
         package="gensim",
         licence="CC BY-SA 3.0",
+        languages=("en",),
     ),
     "wikipedia-unread": Corpus(
         "wikipedia-unread",
@@ -80,6 +83,7 @@ CORPORA: dict[str, Corpus] = {
         wikipedia_mini.unread,
         package="gensim",
         licence="CC BY-SA 3.0",
+        languages=("en",),
     ),
     "novels": Corpus(
         "novels",
@@ -87,6 +91,7 @@ CORPORA: dict[str, Corpus] = {
         _every(folders.novels, 20),
         folders.NOVELS,
         licence="public domain",
+        languages=("en",),
     ),
     "wikipedia-2015": Corpus(
         "wikipedia-2015",
@@ -94,6 +99,7 @@ CORPORA: dict[str, Corpus] = {
         folders.wikipedia_2015,
         folders.WIKIPEDIA,
         licence="CC BY-SA 3.0",
+        languages=("en",),
     ),
     "imdb-train": Corpus(
         "imdb-train",
@@ -101,6 +107,7 @@ CORPORA: dict[str, Corpus] = {
         reviews.training,
         reviews.TRAIN,
         licence="no licence stated (film reviews, for research)",
+        languages=("en",),
     ),
     "imdb-unlabelled": Corpus(
         "imdb-unlabelled",
@@ -108,6 +115,7 @@ CORPORA: dict[str, Corpus] = {
         reviews.unlabelled,
         reviews.UNLABELLED,
         licence="no licence stated (film reviews, for research)",
+        languages=("en",),
     ),
 }
 
@@ -146,6 +154,14 @@ def corpus(name: str) -> Corpus:
     if colon and kind == made_pairs.PREFIX:
         pairs = made_pairs.MadePairs.of(rest)
         return Corpus(name, "made parallel text", pairs.documents, is_split=True, languages=("made", pairs.target))
+    if colon and kind == cipher.PREFIX:
+        return Corpus(
+            name,
+            "made languages of one grammar",
+            lambda split: cipher.documents(rest, split),
+            is_split=True,
+            languages=cipher.split_name(rest)[0],
+        )
     if colon and kind in parallel.NAMED:
         pair, known = parallel.named(kind, rest), parallel.NAMED[kind]
         return Corpus(
@@ -161,7 +177,7 @@ def corpus(name: str) -> Corpus:
         pair, _ = parallel.split_name(kind, rest)
         return Corpus(
             name,
-            "your own parallel text",
+            "your own text in these languages",
             lambda split: parallel.own_documents(kind, rest, split),
             is_split=True,
             languages=pair,
@@ -170,7 +186,9 @@ def corpus(name: str) -> Corpus:
     raise ConfigError(
         [
             f"there is no corpus '{name}'.{near} Use 'text:<glob>' for your own text, 'jsonl:<column>:<glob>' for your "
-            "own JSON lines, 'hub:<dataset>' for the hub, 'made:<switches>' for a made language. "
-            "Your own parallel text is 'lines:<source>-<target>:<glob>', and a made one 'made-pairs:copied'."
+            "own JSON lines, 'hub:<dataset>' for the hub, 'made:<switches>' for a made language, "
+            "'cipher:a-b:<switches>' for two of them. "
+            "Your own parallel text is 'lines:<source>-<target>:<glob>', and a made one 'made-pairs:copied'. Your own "
+            "text in one language is 'lines:<language>:<glob>'."
         ]
     )

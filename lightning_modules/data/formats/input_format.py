@@ -9,9 +9,10 @@ from pydantic import model_validator
 
 from lightning_modules import cached
 from lightning_modules.batch import SOURCE
-from lightning_modules.config import Settings, identity, knob, once
-from lightning_modules.data.formats import blocks, lengths, matched, pairs, running_text, translations
+from lightning_modules.config import ConfigError, Settings, identity, knob, once
+from lightning_modules.data.formats import blocks, by_language, lengths, matched, pairs, running_text, translations
 from lightning_modules.data.formats.blocks import Blocks, Frame
+from lightning_modules.data.formats.by_language import InTurn, LanguageRows, Monolingual, Pairs, SeveralLanguages
 from lightning_modules.data.formats.excerpts import Excerpt, excerpt
 from lightning_modules.data.formats.pairs import Negatives, PairSequences
 from lightning_modules.data.formats.reuse import Rest, ReusedStream
@@ -37,6 +38,13 @@ _AS_SHOWN: Mapping[str, Any] = {
     "lengths": "fixed",
 }
 _NO_STREAM: Mapping[str, Any] = {"sentence_order": "text", **_AS_SHOWN}
+
+
+def _idle_languages(rows: LanguageRows) -> dict[str, Any]:
+    """The knobs of languages that have no effect, at their neutral values."""
+    idle: dict[str, Any] = {} if rows != "one_text" else {"languages": rows, "language_exponent": 1.0}
+    return idle if rows in ("pairs", "in_turn") else idle | {"reset_positions": True}
+
 
 Pairing = Literal["released", "matched"]  # how text is cut into pairs, and where second segments come from
 
@@ -162,6 +170,26 @@ class InputFormat(Settings):
         "not.",
         neutral="text",
     )
+    languages: LanguageRows = knob(
+        "one_text",
+        "Running text of several languages: what rows are. With one_text nothing is known of languages. With apart "
+        "each row, and each step, has one language, parallel text included. With pairs a row is a sentence and its "
+        "translation (XLM's TLM). With in_turn every second step has pairs.",
+        neutral="one_text",
+    )
+    language_exponent: float = knob(
+        1.0,
+        "Several languages: a step has one with a probability that is its share of the tokens to this power, divided "
+        "by the sum over languages. With 1 languages come as often as in the text, with 0 all as often (XLM: 0.5).",
+        neutral=1.0,
+        ge=0,
+        le=1,
+    )
+    reset_positions: bool = knob(
+        True,
+        "Rows of a sentence and its translation: the positions of the second begin again (XLM).",
+        neutral=True,
+    )
     negatives: Negatives = knob(
         "random",
         "Pairs: the negatives, half of all pairs: random has a second segment of another document (BERT), "
@@ -243,6 +271,18 @@ class InputFormat(Settings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _languages_are_of_running_text(self) -> Self:
+        if self.languages == "one_text":
+            return self
+        needed = {"kind": "full_sentences", "frame": "cls_sep", "cls": "first", "share": 1.0, "first_share": 0.0}
+        if wrong := [f"set {name} to {value}" for name, value in needed.items() if getattr(self, name) != value]:
+            raise ValueError(
+                f"languages {self.languages} is of running text, all of it, with [CLS] first: {' and '.join(wrong)}, "
+                "or languages to one_text"
+            )
+        return self
+
     def _checked_stream(self) -> Self:
         if self.frame == "cls_sep":
             raise ValueError(
@@ -287,12 +327,13 @@ class InputFormat(Settings):
             off = {"duplicates": 1, "short_documents": False, "lone_negatives": False}
             streamed = {"break_mode": "none", "short_sequences": 0.0}  # a text cut at a fixed length, by nature
             own = dict(streamed if form.kind == "stream" else _NO_STREAM)
+            own |= _idle_languages(form.languages)
             if form.frame != "cls_sep":
                 own["cls"] = "last" if form.pairs_in_stream else "first"
             return form.model_copy(update=idle | off | own)
         lone = form.lone_negatives and form.negatives == "swapped" and form.pairing == "released"
         short = form.short_fraction if form.kind == "segment_pairs" else 0.0
-        idle = {"break_mode": "sentences", "short_sequences": 0.0, **_NO_STREAM}
+        idle = {"break_mode": "sentences", "short_sequences": 0.0, **_NO_STREAM, **_idle_languages("one_text")}
         if form.kind == "seq2seq":
             of_pairs = {"negatives": "random", "pairing": "released", "excerpt": "all", "short_fraction": 0.0}
             off = {"duplicates": 1, "short_documents": False, "lone_negatives": False, "cls": "first"}
@@ -362,9 +403,10 @@ class InputFormat(Settings):
         kind = self.kind if self.kind in ("stream", "seq2seq") else "full_sentences"
         shown = {"kind": kind, "break_mode": "sentences" if whole else "none"}
         shown |= {"short_sequences": 0.0, "share": 1.0, "cls": "first", **_AS_SHOWN}
+        shown["languages"] = "one_text" if self.languages == "one_text" else "apart"
         return self._of_one_length(self.sequence_length).model_copy(update=shown)
 
-    def arrange(self, store: TokenStore) -> Sequences | PairSequences:
+    def arrange(self, store: TokenStore) -> Sequences | PairSequences | InTurn:
         """The sequences of a store, in the order of the text; the index is cached in its folder."""
         if self.kind == "stream":
             text = ORDERS[self.sentence_order](store)
@@ -379,12 +421,38 @@ class InputFormat(Settings):
         if self.kind != "full_sentences":
             return excerpt(self.arrange_pairs(store), self.excerpt)
         length = self.sequence_length
+        if self.languages != "one_text":
+            return self._by_language(store)
         if self.frame != "cls_sep":
             ends = self.frame == "document_ends"
             cut = functools.partial(blocks.arrange, store, length, ends, self.short_sequences)
             return Blocks.of(store, self._cached(store, "blocks", blocks.RECIPE, cut), length, ends)
         make = functools.partial(running_text.arrange, store, length, self.break_mode, self.short_sequences)
         return Sequences(store, self._cached(store, "sequences", running_text.RECIPE, make), length)
+
+    def _by_language(self, store: TokenStore) -> SeveralLanguages:
+        """The sequences of a store of several languages.
+
+        Raises:
+            ConfigError: Where there are no pairs, and some are asked for; as `by_language.divided`.
+        """
+        length, text = self.sequence_length, by_language.divided(store)
+        fits = by_language.fitting(text, length)
+        if self.languages in ("pairs", "in_turn") and not fits.any():
+            given = ", ".join(store.names)
+            raise ConfigError(
+                [
+                    f"format.languages {self.languages} shows pairs, and {given} has none that fits into {length} "
+                    "positions. Add parallel text, such as 'bible:en-de', or set it to apart."
+                ]
+            )
+        pairs = Pairs(text.store, text.pairs[fits], length, text.names, text.sides[fits], self.reset_positions)
+        if self.languages == "pairs":
+            return pairs
+        make = functools.partial(by_language.arrange, text, length, self.break_mode, self.short_sequences)
+        bounds = self._cached(store, "by-language", by_language.RECIPE, make)
+        texts = Monolingual(text.store, bounds, length, text.names, text.store.sentences[text.sentences])
+        return texts if self.languages == "apart" else InTurn(texts, pairs)
 
     def arrange_pairs(self, store: TokenStore) -> PairSequences:
         """The sequences of a store in the format of segment pairs, as `arrange`, with all their words."""
@@ -408,6 +476,8 @@ class InputFormat(Settings):
         whole = self._of_one_length(self.sequence_length)
         # excerpts and parts are taken from the same sequences
         whole = whole.model_copy(update={"excerpt": "all", "share": 1.0, "cls": "first", **_AS_SHOWN})
+        if whole.languages != "one_text":
+            whole = whole.model_copy(update={"languages": "apart", "language_exponent": 1.0, "reset_positions": True})
         path = store.folder / f"{name}-{identity([whole.essence(), recipe])[:12]}.npy"
         return cached.kept(
             path,

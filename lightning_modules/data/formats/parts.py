@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from lightning_modules.batch import Tokens
+from lightning_modules.data.formats.by_language import InTurn
 from lightning_modules.data.formats.pairs import PairSequences
 from lightning_modules.data.formats.running_text import Sequences
 from lightning_modules.data.store import TokenStore
@@ -21,7 +22,7 @@ class Part:
         chosen: The numbers of those that belong to the part.
     """
 
-    whole: Sequences | PairSequences
+    whole: Sequences | PairSequences | InTurn
     chosen: np.ndarray
 
     def __len__(self) -> int:
@@ -57,10 +58,10 @@ class Part:
         return self.whole.batch(self.chosen[np.asarray(indices)], length)
 
 
-Arranged = Sequences | PairSequences | Part
+Arranged = Sequences | PairSequences | InTurn | Part
 
 
-def part(whole: Sequences | PairSequences, share: float) -> Arranged:
+def part(whole: Sequences | PairSequences | InTurn, share: float) -> Arranged:
     """A share of the sequences, at least one of them, drawn at random but once and for all.
 
     All seeds have the same part, and a smaller part is within a larger one.

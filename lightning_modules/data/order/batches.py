@@ -23,6 +23,7 @@ _ADDED = {
     "drawn": False,
     "lengths_drawn": False,
     "drawn_multiple": 1,
+    "language_exponent": 1.0,
 }  # later than the first checkpoints, where they are without effect
 
 

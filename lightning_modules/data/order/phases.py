@@ -6,8 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightning_modules.config import ConfigError
+from lightning_modules.data.formats.by_language import SeveralLanguages
 from lightning_modules.data.formats.parts import Arranged
 from lightning_modules.data.formats.stream import Stream
+from lightning_modules.data.order.languages import ByLanguage
 from lightning_modules.data.order.portions import Portions
 from lightning_modules.data.order.shuffled import BySequences, ByTokens, DrawnLengths, Streamed
 from lightning_modules.draws import Draws
@@ -97,7 +99,12 @@ def _order(arranged: Arranged, portions: Portions, longest: int, before: int) ->
             [f"the text of {arranged.store.folder} has no sequence of {arranged.length} positions. Add text."]
         )
     kind, unit = (ByTokens, longest) if portions.by_tokens else (BySequences, 1)
-    return kind(seed, arranged.sizes, batch * unit, before)
+    if not isinstance(arranged, SeveralLanguages):
+        return kind(seed, arranged.sizes, batch * unit, before)
+    groups = [group for turn in arranged.turns for group in turn]
+    orders = tuple(kind(seed, arranged.sizes[group.first : group.end], batch * unit) for group in groups)
+    exponent = portions.language_exponent
+    return ByLanguage(seed, arranged.sizes, batch, before, arranged.turns, orders, exponent, portions.steps)
 
 
 def shown(made: list[Phase], portions: Portions, steps: int) -> Counter[int]:
@@ -119,3 +126,16 @@ def shown(made: list[Phase], portions: Portions, steps: int) -> Counter[int]:
 def real_tokens(made: list[Phase], steps: int) -> int:
     """The positions that are no padding of all rows that the first steps of a training show."""
     return sum(int(np.dot(lengths, np.arange(len(lengths)))) for lengths in (phase.lengths(steps) for phase in made))
+
+
+def tokens_by_language(made: list[Phase], steps: int) -> dict[str, int]:
+    """Language -> the positions of its rows that are no padding, of those that the first steps of a training show.
+
+    Of a pair those of each sentence. Empty where languages are not known.
+    """
+    (last,) = made[-1:]
+    arranged = last.sequences
+    if not isinstance(arranged, SeveralLanguages):
+        return {}
+    counts = last.order.total(min(steps, last.steps), arranged.tokens_by_language())
+    return dict(zip(arranged.names, map(int, counts), strict=True))

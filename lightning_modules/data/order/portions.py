@@ -22,6 +22,7 @@ class Portions:
         drawn: Whether the seed says where the rows of a stream begin.
         lengths_drawn: Whether each step of a stream has a length of its own.
         drawn_multiple: Those lengths are multiples of it.
+        language_exponent: Of several languages, the power of the share of tokens by which a step's is drawn.
     """
 
     seed: int
@@ -34,6 +35,7 @@ class Portions:
     drawn: bool = False
     lengths_drawn: bool = False
     drawn_multiple: int = 1
+    language_exponent: float = 1.0
 
     def micro_batches(self, world_size: int = 1) -> int:
         """Forward passes per optimiser step on one rank.

@@ -57,6 +57,11 @@ class BySequences:
             sample[in_epoch] = _order(self.seed, number, len(self.sizes))[place[in_epoch]]
         return Draws(seed=self.seed, rows=self.before + shown, sample=sample, epoch=epoch)
 
+    def total(self, steps: int, values: np.ndarray) -> np.ndarray:
+        """The sum of values of sequences ``[n _]`` over all that the first steps present ``[_]``."""
+        epochs, rest = divmod(self.first(steps), len(self.sizes))
+        return epochs * values.sum(0) + values[_order(self.seed, epochs, len(self.sizes))[:rest]].sum(0)
+
     def lengths(self, steps: int) -> np.ndarray:
         """How many sequences of each number of real positions the first steps present ``[longest + 1]``."""
         epochs, rest = divmod(self.first(steps), len(self.sizes))

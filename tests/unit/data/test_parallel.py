@@ -72,14 +72,13 @@ def test_rows_of_the_hub_have_a_column_for_each_language_or_one_for_both(monkeyp
     [
         ("multi30k:en-xx", "multi30k has no language 'xx'.* cs, de, en, fr"),
         ("multi30k:en-en", "translates en into itself"),
-        ("multi30k:en", "names no two languages"),
         ("multi30k:en-de-fr", "names no two languages"),
         ("multi30k:", "names no two languages"),
         ("multi3k:en-de", r"there is no corpus 'multi3k:en-de'"),
         ("tatoeba:de-fr", "pairs each language with en"),
         ("lines:en-de", "names no files"),
         ("lines:*-de:x", "names no two languages"),
-        ("tsv:en:x", "names no two languages"),
+        ("tsv:*:x", "names no two languages"),
         ("pairs:en-de:", "names no files"),
     ],
 )
