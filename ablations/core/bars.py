@@ -1,14 +1,17 @@
-"""Computing what counting reaches on the held-out words of pretrainings, each question once: see `disk.bars`."""
+"""Computing what counting and simple methods reach, each question once: see `disk.bars`."""
 
 from filelock import Timeout
 
 from ablations.core.disk import bars, kept_weights, locks
 from ablations.core.disk.bars import Bar
 from ablations.core.store import Records
+from ablations.schema.record import Record
 from ablations.schema.run import Run
 from lightning_modules.config import ConfigError
 from lightning_modules.data import fingerprints_of
 from lightning_modules.measures import counting, heldout_text
+from lightning_modules.tasks.measured_baselines import references
+from lightning_modules.tasks.pins import fingerprint
 
 
 def complete(run: Run, records: Records, wait: bool = True) -> list[Bar]:
@@ -29,6 +32,28 @@ def complete(run: Run, records: Records, wait: bool = True) -> list[Bar]:
         StoreError: When one cannot be written.
     """
     return [bar for target in heldout_text.targets(run.system) if (bar := _completed(run, target, records, wait))]
+
+
+def complete_methods(record: Record, records: Records) -> bool:
+    """Computes and keeps the scores of simple methods that a fine-tuning was recorded without, if they are not kept.
+
+    Returns:
+        Whether they were computed.
+
+    Raises:
+        ConfigError: When the examples of the task are missing, or are others than those of the record.
+        StoreError: When they cannot be written.
+    """
+    run = record.run()
+    assert run.finetuning is not None
+    if bars.is_kept(records.folder, bars.methods_name(run)):
+        return False
+    if fingerprint(run.task) != run.fingerprints[run.task]:
+        raise ConfigError([f"the examples of {run.task} are others than those of the run {run.id}"])
+    tuning = run.finetuning
+    scores = references(run.task, tuning.validation_share, tuning.train_examples, run.seed)
+    bars.write(records.folder, bars.made_methods(run, scores))
+    return True
 
 
 def _completed(run: Run, target: str, records: Records, wait: bool) -> Bar | None:

@@ -35,7 +35,12 @@ with warnings.catch_warnings():  # tqdm, which Lightning imports, misses widgets
     warnings.filterwarnings("ignore", message="IProgress not found")
     from ablations.inspection import embedding_figure
     from lightning_modules.analysis.probes import fill_mask, pretrained, probe_layers
-    from lightning_modules.analysis.words_as_vectors import WordVectors, nearest_alike, word_states
+    from lightning_modules.analysis.words_as_vectors import (
+        WordVectors,
+        nearest_alike,
+        nearest_occurrences,
+        word_states,
+    )
     from lightning_modules.data.order.heldout import HeldOut
     from lightning_modules.training.pretrain import Pretrain
 
@@ -46,6 +51,7 @@ if TYPE_CHECKING:
 _SEQUENCES = 256  # of held-out text, over which heads are averaged
 _NAMES = {"tfidf": "TF-IDF + logistic regression", "majority": "majority class"}
 _LONGEST = 64  # positions of a probed example
+_SEARCHED, _SHORT, _LONG = 600, 6, 24  # sentences in which words are searched, and the pieces of each
 
 
 def inspect_model(study: "Study") -> "Inspection":
@@ -263,14 +269,61 @@ class Inspection:
         Raises:
             ConfigError: For a word without sentences.
         """
-        by_sense = sentences or example_texts.SENSES.get(word)
-        if not by_sense:
-            known = ", ".join(example_texts.SENSES)
-            raise ConfigError([f"there are no sentences with '{word}'. Give `sentences`, or choose one of: {known}"])
+        by_sense = self._sentences(word, sentences)
         kinds = [kind for kind, listed in by_sense.items() for _ in listed]
         texts = [text for listed in by_sense.values() for text in listed]
         trained, untrained = (word_states(side, self.encoder, texts, word) for side in (self.module, self.untrained))
         return SVG(svg(embedding_figure.senses(trained, untrained, kinds, word, self._small)))
+
+    def in_context(
+        self,
+        word: str = "may",
+        sentences: Mapping[str, Sequence[str]] | None = None,
+        text: Sequence[str] | None = None,
+        layer: int = -1,
+        count: int = 3,
+    ) -> Markdown:
+        """The words of a text that are nearest to one word in a sentence of each sense (Peters et al. 2018, Table 4).
+
+        The first row is the embedding table, which has one vector of the word for all sentences.
+
+        Args:
+            word: The word.
+            sentences: Sense -> sentences with the word, of which the first counts; by default those of `example_texts`.
+            text: The sentences that are searched; by default 600 held-out ones.
+            layer: The layer whose states are compared; by default the last.
+            count: How many.
+
+        Raises:
+            ConfigError: For a word without sentences, or a layer that the model lacks.
+        """
+        by_sense = self._sentences(word, sentences)
+        if not -self.system.model.num_layers - 1 <= layer <= self.system.model.num_layers:
+            raise ConfigError([f"layer {layer} is not one of this model. Name 0 to {self.system.model.num_layers}."])
+        near = self.vectors.neighbours(word, count) if word in self.vectors.number else []
+        rows = [["the embedding table", word, one.word, one.cosine, ""] for one in near]
+        searched = self._heldout_sentences() if text is None else text
+        for sense, listed in by_sense.items():
+            found = nearest_occurrences(self.module, self.encoder, listed[0], word, searched, layer, count)
+            rows += [[sense, listed[0], one.word, one.cosine, one.sentence] for one in found]
+        shown = [[*row[:3], fixed(row[3], 2), row[4]] for row in rows]
+        return Markdown(markdown(Sheet(["sense", "source", "nearest word", "cosine", "in"], shown, left=3)))
+
+    def _sentences(self, word: str, sentences: Mapping[str, Sequence[str]] | None) -> Mapping[str, Sequence[str]]:
+        """Sense -> sentences with a word."""
+        by_sense = sentences or example_texts.SENSES.get(word)
+        if not by_sense:
+            known = ", ".join(example_texts.SENSES)
+            raise ConfigError([f"there are no sentences with '{word}'. Give `sentences`, or choose one of: {known}"])
+        return by_sense
+
+    def _heldout_sentences(self) -> list[str]:
+        """Sentences of held-out text, spread evenly, of a length that fits a line."""
+        store = open_store(self.system.data, "heldout")
+        bounds = list(zip(store.sentences[:-1].tolist(), store.sentences[1:].tolist(), strict=True))
+        fitting = [bound for bound in bounds if _SHORT <= bound[1] - bound[0] <= _LONG]
+        chosen = fitting[:: max(1, len(fitting) // _SEARCHED)][:_SEARCHED]
+        return [self.encoder.fast.decode(store.ids[start:end].tolist()).strip() for start, end in chosen]
 
     # --- probes
 

@@ -293,6 +293,8 @@ def measured(trial: Trial, records: Lookup, bars: Bars = _NO_BARS) -> Iterator[M
                 0,
             )
             yield from record_rows(where, record)
+            for metric, value in bars.of_methods(record).items():
+                yield where._replace(metric=metric, value=value)
             yield from _trained_question(trial, where, record)
     if trial.finetunings:
         yield from _averages(trial, records, flags)

@@ -124,7 +124,8 @@ def nearest_occurrences(
 ) -> list[Occurrence]:
     """The words of a text whose states are nearest to that of a word in a sentence (Peters et al. 2018, Table 4).
 
-    By cosine of states less the mean of the text, the nearest first; of each sentence the nearest word alone.
+    By cosine of states less the mean of the text, the nearest first; of each sentence the nearest word alone. The state
+    of a word of several pieces is their mean.
 
     Args:
         module: A pretrained model.
@@ -146,9 +147,15 @@ def nearest_occurrences(
         encoded = encoder.fast.encode(other, add_special_tokens=False)
         with torch.no_grad():
             layers = _layers(module, encoder, encoded.ids)
-        states, bounds = layers[layer][0, 1:-1].float().numpy(), list(re.finditer(r"\S+", other))
-        first = [next((n for n, (start, _) in enumerate(encoded.offsets) if start >= m.start()), None) for m in bounds]
-        found += [(m.group(), other, states[n]) for m, n in zip(bounds, first, strict=True) if n is not None]
+        states = layers[layer][0, 1:-1].float().numpy()
+        for other_word in re.finditer(r"\S+", other):
+            pieces = [
+                n
+                for n, (start, end) in enumerate(encoded.offsets)
+                if start < other_word.end() and end > other_word.start()
+            ]
+            if pieces:
+                found.append((other_word.group(), other, states[pieces].mean(0)))
     mean = np.mean([state for _, _, state in found], axis=0)
     cosines = unit(np.stack([state for _, _, state in found]) - mean) @ unit((own - mean)[None])[0]
     best: dict[str, Occurrence] = {}

@@ -1,7 +1,7 @@
 """Scores of a task without a network: majority class, TF-IDF + logistic regression and the like, cached."""
 
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from lightning_modules import cached
 from lightning_modules.config import identity
@@ -70,6 +70,30 @@ def references(name: str, share: float | None, count: int | None, seed: int) -> 
     main, few = task_named(name).main, with_same_labels(name, share, count, seed)
     scores = baselines(name, share) | {f"{method}{SAME_LABELS}": metrics for method, metrics in few.items()}
     return {f"{name}.{main}.{method}": metrics[main] for method, metrics in scores.items()}
+
+
+def names(name: str, is_few: bool) -> set[str]:
+    """The metrics of `references`, of all training examples or of few."""
+    main, methods = task_named(name).main, task_named(name).shape.methods
+    few = {f"{method}{SAME_LABELS}" for method in methods if method != "majority"} if is_few else set()
+    return {f"{name}.{main}.{method}" for method in (*methods, *few)}
+
+
+def described(name: str, examples: str, share: float | None, count: int | None, seed: int) -> list[Any]:
+    """All that determines `references`: of examples with a fingerprint, by this version of the methods.
+
+    Of all training examples, no seed draws any.
+    """
+    task, part = task_named(name), [] if share is None else [share, DIVISION]
+    return [
+        name,
+        examples,
+        task.main,
+        _RECIPE,
+        task.shape.methods_version,
+        *part,
+        *([] if count is None else [count, seed]),
+    ]
 
 
 def _place(name: str, share: float | None, *few: str | int | None) -> Path:

@@ -17,7 +17,11 @@ ARMS = {
         "reader",
         {f"LSTM, {asked}": asked for asked in ("next tokens", "previous tokens", "next and previous")},
     ),
-    "feature_layers": ("features", {"LSTM each way": "weighted sum of all"}),
+    "transfer": ("start", dict.fromkeys(("LSTM fine-tuned", "LSTM from scratch"), "fine-tuned")),
+    "feature_layers": (
+        "features",
+        {"LSTM each way": "weighted sum of all", "words by characters": "weighted sum of all"},
+    ),
 }
 
 
@@ -58,6 +62,8 @@ def test_arms_of_other_questions_have_as_many_parameters(name, scale):
     axis, pairs = ARMS[name]
     found = systems(name, scale, axis)
     for arm, transformer in pairs.items():
+        if arm not in found and name == "transfer" and scale in ("laptop", "laptop-wide"):
+            continue  # these scales leave it out
         assert (found[arm].model.kind, found[transformer].model.kind) == ("lstm", "transformer")
         share = found[arm].parameters() / found[transformer].parameters()
         assert abs(share - 1) <= TOLERANCE, f"{arm}: {share:.3f}"

@@ -1,4 +1,4 @@
-"""Bars: what counting reaches on held-out words, kept with the records.
+"""Bars: what counting reaches on held-out words, and simple methods on tasks, kept with the records.
 
 ``bars/<held-out text>.<question>.json`` of the results folder holds the scores of one question: ``loss``, ``next_loss``
 and so on. The text is the id that held-out losses by sequence name (``text`` of `Records.sums`). Of models that
@@ -6,7 +6,6 @@ continue a trunk of other text a third part of the name says which, since they h
 what its name is made of, and has a checksum. The same question has the same file, whoever computes it.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -21,10 +20,11 @@ from ablations.schema.run import Run
 from lightning_modules.config import ConfigError, Settings, identity, knob, required
 from lightning_modules.measures import heldout_text
 from lightning_modules.measures.counting import RECIPE, Reached
+from lightning_modules.tasks.measured_baselines import described
+from lightning_modules.tasks.measured_baselines import names as method_names
 
 FOLDER = "bars"
 COMMAND = "ablations bars"
-_NAME = re.compile(r"[0-9a-f]{16}\.((next|previous|permuted)_)?loss(\.(left_to_right|right_to_left))?(\.[0-9a-f]{8})?")
 _REMEDY = f"Restore it from a copy, or remove it and compute it again (`{COMMAND}`)."
 _OWN = "training"  # the training text, as `heldout_text.read` calls it
 
@@ -99,6 +99,55 @@ class Bar(Settings):
         return _named(self.text, self.question, others)
 
 
+class Methods(Settings):
+    """What simple methods reach on the examples of a task."""
+
+    task: str = required("The task.")
+    examples: list[Any] = required("All that determines the examples and methods. Its hash is the id.", min_length=1)
+    scores: dict[str, float] = required("Metric -> score, as fine-tunings record them.", min_length=1)
+    checksum: str = knob("", "SHA-256 of all other fields.")
+
+    @property
+    def name(self) -> str:
+        """The name of its file, without the ending."""
+        return _methods_named(self.examples)
+
+
+_METHODS = ".methods"  # ends the names of their files
+
+
+def _methods_named(examples: list[Any]) -> str:
+    return f"{identity(examples)[:16]}{_METHODS}"
+
+
+def methods_name(run: Run) -> str:
+    """The name of the scores of simple methods on the examples of a fine-tuning."""
+    return _methods_named(_examples(run))
+
+
+def _examples(run: Run) -> list[Any]:
+    assert run.finetuning is not None
+    share, count = run.finetuning.validation_share, run.finetuning.train_examples
+    return described(run.task, run.fingerprints[run.task], share, count, run.seed)
+
+
+def lacking(record: Record) -> set[str]:
+    """The metrics of simple methods that a finished fine-tuning was recorded without."""
+    if record.kind != "finetune" or record.outcome != "done":
+        return set()
+    try:
+        is_few = record.config["finetuning"].get("train_examples") is not None
+        return method_names(record.config["task"], is_few) - record.metrics.keys()
+    except (ConfigError, KeyError):  # of a task that this version lacks
+        return set()
+
+
+def made_methods(run: Run, scores: Mapping[str, float]) -> Methods:
+    """The scores of simple methods on the examples of a fine-tuning."""
+    found = Methods(task=run.task, examples=_examples(run), scores=dict(scores))
+    return found.model_copy(update={"checksum": checksum(found.to_dict())})
+
+
 def name(run: Run, target: str) -> str:
     """The name of the bar of one of the held-out losses of a pretraining."""
     text = heldout_text.described(run.system, run.fingerprints)
@@ -108,10 +157,15 @@ def name(run: Run, target: str) -> str:
 
 
 def recorded(record: Record) -> list[str]:
-    """The names of the bars of a pretraining's held-out losses; none if this version cannot read its configuration."""
-    if record.kind != "pretrain":
-        return []
+    """The names of the bars of a record: of held-out losses, and of methods that it lacks.
+
+    None if this version cannot read its configuration.
+    """
     try:
+        if lacking(record):
+            return [methods_name(record.run())]
+        if record.kind != "pretrain":
+            return []
         run = record.run()
         return [name(run, target) for target in heldout_text.targets(run.system)]
     except (ConfigError, KeyError):
@@ -156,7 +210,7 @@ def made(run: Run, target: str, reached: Reached) -> Bar:
     return bar.model_copy(update={"checksum": checksum(bar.to_dict())})
 
 
-def parsed(name: str, raw: bytes) -> Bar:
+def parsed(name: str, raw: bytes) -> Bar | Methods:
     """The bar in the content of a file.
 
     Raises:
@@ -170,7 +224,7 @@ def parsed(name: str, raw: bytes) -> Bar:
     if data.get("checksum") != right:
         raise Flawed("altered", f"does not match its checksum: it was changed after it was written. {_REMEDY}")
     try:
-        bar = Bar.read(data)
+        bar = (Methods if name.endswith(_METHODS) else Bar).read(data)
     except ConfigError as error:
         raise Flawed("malformed", f"is no bar ({error.problems[0]}). {_REMEDY}") from None
     if bar.name != name:
@@ -178,7 +232,7 @@ def parsed(name: str, raw: bytes) -> Bar:
     return bar
 
 
-def read(results: Path, name: str) -> Bar:
+def read(results: Path, name: str) -> Bar | Methods:
     """A bar of a results folder.
 
     Raises:
@@ -188,7 +242,7 @@ def read(results: Path, name: str) -> Bar:
     return parsed(name, content(results / file(name), results))
 
 
-def write(results: Path, bar: Bar) -> Path:
+def write(results: Path, bar: Bar | Methods) -> Path:
     """Keeps a bar, unless a sound one is there.
 
     Returns:
@@ -235,7 +289,7 @@ class Bars:
     """
 
     def __init__(self, results: Path | None) -> None:
-        self._results, self._known = results, dict[str, Bar | None]()
+        self._results, self._known = results, dict[str, Bar | Methods | None]()
         self._are_any = results is not None and (results / FOLDER).is_dir()
 
     def of(self, run: Run) -> Mapping[str, Bar]:
@@ -243,9 +297,16 @@ class Bars:
         if not self._are_any:
             return {}
         found = {target: self._read(name(run, target)) for target in heldout_text.targets(run.system)}
-        return {target: bar for target, bar in found.items() if bar is not None}
+        return {target: bar for target, bar in found.items() if isinstance(bar, Bar)}
 
-    def _read(self, name: str) -> Bar | None:
+    def of_methods(self, record: Record) -> Mapping[str, float]:
+        """Metric -> score of simple methods that a record was made without, as far as they are kept."""
+        wanted = lacking(record) if self._are_any else set()
+        found = self._read(methods_name(record.run())) if wanted else None
+        scores = found.scores if isinstance(found, Methods) else {}
+        return {metric: scores[metric] for metric in sorted(wanted & scores.keys())}
+
+    def _read(self, name: str) -> Bar | Methods | None:
         if name not in self._known:
             assert self._results is not None
             try:

@@ -5,7 +5,7 @@ import multiprocessing
 
 import pytest
 
-from ablations.core.bars import complete
+from ablations.core.bars import complete, complete_methods
 from ablations.core.disk import bars
 from ablations.core.disk.bars import Bar, Bars
 from ablations.core.disk.reading import Flawed
@@ -19,6 +19,8 @@ from lightning_modules.data import fingerprints_of
 from lightning_modules.measures import counting, heldout_text
 from lightning_modules.measures.counting import Reached
 from lightning_modules.systems import ROBERTA_BASE
+from lightning_modules.tasks import FineTuning
+from lightning_modules.tasks.pins import fingerprint
 from tests.unit.core.test_store import make_record
 
 FLOOR, OTHER = "product of counts of the two neighbours", "another"
@@ -163,6 +165,56 @@ def test_a_store_elsewhere_gets_the_bars_of_its_records(records, tmp_path):
     report = unite(Folder(records.folder), Folder(tmp_path / "third"))
     assert [damage.path for _, damage in report.damages] == [f"bars/{path.name}"]
     assert not (tmp_path / "third" / "bars").exists()
+
+
+def tagged(records, metrics, **settings):
+    """A record of a fine-tuning on names with some of its metrics."""
+    tuning = FineTuning().but(**settings)
+    run = Run.finetuning_of(make_run(0), "wnut17", "f" * 64, tuning)
+    return records.put(make_record(run, metrics={"wnut17.entity_f1": 0.2, **metrics}))
+
+
+OF_WORDS = {"wnut17.entity_f1.majority": 0.0, "wnut17.entity_f1.lookup": 0.1}
+LATER = "wnut17.entity_f1.linear"
+
+
+def test_methods_that_a_record_lacks_are_kept_next_to_it(records, tmp_path):
+    record = tagged(records, OF_WORDS)
+    assert bars.lacking(record) == {LATER}
+    path = bars.write(records.folder, bars.made_methods(record.run(), OF_WORDS | {LATER: 0.3}))
+    kept = Bars(records.folder)
+    assert kept.of_methods(record) == {LATER: 0.3}, "what was recorded stays"
+    assert kept.of_methods(tagged(records, OF_WORDS | {LATER: 0.25}, epochs=7)) == {}
+    assert kept.of_methods(tagged(records, OF_WORDS, train_examples=100)) == {}, "of other labels"
+    assert records.verify() == []
+    there = Folder(tmp_path / "there")
+    assert unite(Folder(records.folder), there).whole
+    assert (there.folder / "bars" / path.name).read_bytes() == path.read_bytes()
+    path.write_text(path.read_text().replace("0.3", "0.1"))
+    (found,) = records.verify()
+    assert (found.path, found.flaw) == (f"bars/{path.name}", "altered")
+    assert Bars(records.folder).of_methods(record) == {}
+
+
+def test_few_labels_have_scores_by_seed_and_all_have_one(records):
+    few, all_of_them = ({"train_examples": 100}, {})
+    names = [[bars.methods_name(tuned(seed, settings)) for seed in (0, 1)] for settings in (few, all_of_them)]
+    assert [len(set(found)) for found in names] == [2, 1]
+
+
+def tuned(seed, settings):
+    return Run.finetuning_of(make_run(seed), "wnut17", "f" * 64, FineTuning().but(**settings))
+
+
+def test_methods_are_computed_once_and_of_the_same_examples_alone(records):
+    tuning = FineTuning().but(train_examples=64)
+    run = Run.finetuning_of(make_run(0), "bigram_shift", fingerprint("bigram_shift"), tuning)
+    record = records.put(make_record(run, metrics={"bigram_shift.accuracy": 0.5}))
+    assert [complete_methods(record, records) for _ in range(2)] == [True, False]
+    assert Bars(records.folder).of_methods(record).keys() == bars.lacking(record)
+    other = Run.finetuning_of(make_run(1), "bigram_shift", "0" * 64, tuning)
+    with pytest.raises(ConfigError, match="the examples of bigram_shift are others"):
+        complete_methods(records.put(make_record(other, metrics={"bigram_shift.accuracy": 0.5})), records)
 
 
 @pytest.fixture

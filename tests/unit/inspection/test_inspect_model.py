@@ -66,6 +66,19 @@ def test_everything_it_shows_of_a_model_is_shown(model):
     assert "too few" in model.words({"none": "xylophone zebra"}).data
 
 
+def test_the_nearest_in_context_are_of_the_text_and_next_to_the_table(model):
+    word = model.vectors.words[0]
+    near = model.in_context(word, {"one": [f"The old {word} runs."], "two": [f"A dog likes {word}."]}, count=2).data
+    assert near.count("| the embedding table |") == near.count("| one |") == near.count("| two |") == 2
+    text = ["A cat runs.", "The dog sees a bird."]
+    asked = model.in_context("cat", {"one": ["A cat runs fast."]}, text, layer=0, count=1).data
+    assert "| cat | 1.00 | A cat runs. |" in asked, "layer 0 has no context but the place"
+    with pytest.raises(ConfigError, match=r"layer 9 is not one of this model. Name 0 to 1"):
+        model.in_context("cat", {"one": ["A cat."]}, layer=9)
+    with pytest.raises(ConfigError, match="no sentences with 'bank'"):
+        model.in_context("bank")
+
+
 def test_weights_that_are_gone_are_trained_again(model, trained):
     path = model.records.work_folder(model.run.id) / WEIGHTS
     before = path.read_bytes()
