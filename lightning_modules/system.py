@@ -114,9 +114,10 @@ class System(Settings):
         wrong = self._unmappable(ancestor) if is_remapped else self._other_pieces(ancestor)
         if chosen := self.training.start_layers:
             check_layers(chosen, self.model, ancestor.model)
+        given = with_layers(ancestor.model, chosen, self.model)
         wrong |= {
             f"model.{path}": f"must be {self.model.get(path)!r} as here: weights would have another shape"
-            for path in shaping(self.model, with_layers(ancestor.model, chosen), self.data.tokenizer.vocab_size)
+            for path in shaping(self.model, given, self.data.tokenizer.vocab_size)
         }
         if wrong:
             raise ConfigError(Problem(f"training.start.{path}", message) for path, message in wrong.items())

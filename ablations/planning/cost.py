@@ -48,7 +48,7 @@ def _architecture(system: System) -> tuple[Any, ...]:
 
 @once
 def _shape(part: Settings) -> tuple[Any, ...]:
-    return tuple(leaf for leaf in flat(part.resolved()).items() if not isinstance(leaf[1], float))
+    return tuple(leaf for leaf in flat(part.resolved()).items() if not isinstance(leaf[1], (float, dict)))
 
 
 def costs(runs: Sequence[Run]) -> dict[str, Cost]:

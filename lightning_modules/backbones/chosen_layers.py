@@ -33,9 +33,9 @@ def check_layers(chosen: Sequence[int], model: Backbone, start: Backbone) -> Non
         raise ConfigError(Problem(_KNOB, message) for message in wrong)
 
 
-def with_layers(start: Backbone, chosen: Sequence[int]) -> Backbone:
-    """The model with so many of its layers; as it is where none are chosen."""
-    return start.but(num_layers=len(chosen)) if chosen else start
+def with_layers(start: Backbone, chosen: Sequence[int], model: Backbone) -> Backbone:
+    """The start with so many of its layers and the segments of a model; as it is where none are chosen."""
+    return start.but(num_layers=len(chosen), segment_types=model.get("segment_types")) if chosen else start
 
 
 def chosen_layers(
