@@ -164,6 +164,29 @@ class HiddenLayer(Settings):
     dropout: float = knob(0.4, "Dropout on what it reads.", ge=0, lt=1)
 
 
+class HeadPruning(Settings):
+    """Attention heads that are removed after a fine-tuning, which is not trained on (Michel et al. 2019)."""
+
+    share: float = knob(0.5, "Share of all heads that are removed, rounded to whole heads. None with 0.", ge=0, le=1)
+    order: Literal["importance", "random"] = knob(
+        "importance",
+        "Which go first. By importance these are the heads whose removal changes the loss of the training examples "
+        "least, by its gradient, computed again after each tenth of the heads. A random order is drawn by the seed.",
+    )
+
+    def removed(self, heads: int) -> int:
+        """How many of so many heads are removed."""
+        return round(self.share * heads)
+
+    def each_round(self, heads: int) -> int:
+        """How many a round removes: a tenth of all heads, at least one."""
+        return max(1, round(heads / 10))
+
+    def passes(self, heads: int) -> int:
+        """Passes over the training examples, one a round where importances are computed."""
+        return -(-self.removed(heads) // self.each_round(heads)) if self.order == "importance" else 0
+
+
 class FineTuning(Settings):
     """Everything that determines a fine-tuning except model, task and seed.
 
@@ -308,14 +331,27 @@ class FineTuning(Settings):
         ge=0,
         le=16,
     )
+    head_pruning: HeadPruning | None = knob(
+        None,
+        "Remove attention heads from the model that the other settings train, with their weights, and score what is "
+        "left without more training. By default all heads stay. Needs a transformer.",
+        neutral=None,
+    )
     clip_norm: float = knob(1.0, "Maximum global gradient norm. No clipping with 0.", neutral=0.0, ge=0)
     precision: Literal["fp32", "bf16"] = knob("bf16", "fp32, or bf16 for bfloat16 autocast over fp32 weights.")
     optimizer: Optimizer = knob(Optimizer(peak_lr=2e-5), "The optimiser. Its moments start from zero.")
     schedule: Schedule = knob(Schedule(warmup_fraction=0.1), "The learning rate over all epochs.")
 
     @property
+    def removal(self) -> HeadPruning | None:
+        """The removal of heads; None where all of them stay."""
+        return self.head_pruning if self.head_pruning is not None and self.head_pruning.share else None
+
+    @property
     def parents(self) -> dict[Role, dict[str, Any]]:
         """The descriptions of the runs whose weights a fine-tuning reads (`lightning_modules.parents`)."""
+        if self.removal is not None:
+            return {"start": {"finetuning.head_pruning": None}}
         if self.from_scratch:
             return {}
         return {"start": {"task": self.first, "finetuning.first": None} if self.first else {"task": ""}}
@@ -416,6 +452,10 @@ class FineTuning(Settings):
     def _check_frozen(self) -> None:
         if self.features is None:
             return
+        if self.removal is not None:
+            raise ValueError(
+                "head_pruning removes heads of a fine-tuned encoder, and features freeze it. Leave out one of the two."
+            )
         if self.word_vectors is not None:
             raise ValueError("with word_vectors the layers of a frozen encoder would stay random. Leave out features.")
         if self.layers_transferred is not None:
@@ -431,8 +471,13 @@ class FineTuning(Settings):
             raise ValueError("a frozen encoder learns from no loss. Set auxiliary_lm to 0, or leave out features.")
 
     def resolved(self) -> Self:
-        """Without ``encoder_dropout`` for a frozen encoder, whose features are computed without dropout."""
+        """Without a removal of no heads, and without ``encoder_dropout`` for a frozen encoder.
+
+        Its features are computed without dropout.
+        """
         settings = super().resolved()
+        if settings.removal is None:
+            settings = settings.model_copy(update={"head_pruning": None})
         frozen = settings.features is not None and settings.encoder_dropout is not None
         return settings.model_copy(update={"encoder_dropout": None}) if frozen else settings
 
