@@ -37,6 +37,7 @@ from lightning_modules.tasks.shapes.texts import TextHead, TextInputs
 from lightning_modules.training.checkpoint import resumable
 from lightning_modules.training.execution import ALONE, Execution, compiled
 from lightning_modules.training.loggers import logger
+from lightning_modules.training.masks import Masks, at_random, by_magnitude, hold, matrices, sparsity
 from lightning_modules.training.recorder import (
     CHECKPOINT,
     Course,
@@ -67,6 +68,7 @@ class FinetuningRun:
         seed: Determines the head's initialisation, dropout and the order of the examples.
         weights: The weights file of the pretraining; None starts from random weights, as a control.
         encoder: The tokenizer of a published checkpoint; None uses the one trained on the text of ``system``.
+        mask: The weights file that the mask of ``weight_pruning`` is made from.
     """
 
     system: System
@@ -75,6 +77,7 @@ class FinetuningRun:
     seed: int
     weights: Path | None
     encoder: Encoder | None = None
+    mask: Path | None = None
 
     @cached_property
     def data(self) -> TaskData:
@@ -140,9 +143,22 @@ class FinetuningRun:
             assert isinstance(head, TextHead)
             assert isinstance(inputs, TextInputs)
             head.start_at_mean(inputs.labels)
+        if (masks := self.masks) is not None:
+            hold(backbone, masks)
         batches = self.data.train_dataloader()
         parts = settings, len(batches), self.objectives(), batches.each_epoch
         return Finetune(backbone, head, self.data.score, *parts)
+
+    @cached_property
+    def masks(self) -> Masks | None:
+        """The masks on the encoder's matrices; None without ``weight_pruning``."""
+        pruning = self.settings.masking
+        if pruning is None:
+            return None
+        assert self.mask is not None, "its parents have the mask"
+        weights, encoder = _below(load_weights(self.mask), _BACKBONE), self.networks()[0]
+        masks = by_magnitude({name: weights[name] for name in matrices(encoder)}, pruning.sparsity)
+        return at_random(masks, self.seed) if pruning.choose == "random" else masks
 
     @cached_property
     def word_vectors(self) -> Vectors | None:
@@ -185,6 +201,7 @@ class FinetuningRun:
             ConfigError: When the examples or the text are missing.
         """
         files = [cached.digest(path) if path else None for path in (self.weights, self.encoder and self.encoder.path)]
+        files += [cached.digest(self.mask)] if self.mask else []
         text = {} if self.encoder else fingerprints_of(self.system.corpora)
         settings = [self.system.essence(), self.settings.essence(), self.seed]
         return identity([*settings, self.task, fingerprint(self.task), text, files])
@@ -222,7 +239,8 @@ class FinetuningRun:
                 table = encoder.embeddings.word
                 assert isinstance(table, nn.Embedding)  # `tasks.fitting` refuses such a layout for clusters of words
                 encoder.embeddings.word = ExtendedTable(table, new)
-        if self.weights is not None and settings.removal is not None:
+        is_tuned = settings.removal is not None or settings.keeps_weights
+        if self.weights is not None and is_tuned:
             _load(backbone, head, load_weights(self.weights))
         elif self.weights is not None:
             weights = load_weights(self.weights)
@@ -369,6 +387,8 @@ def finetune(
     if isinstance(module.backbone, FrozenFeatures):
         metrics |= {f"{run.task}.{name}": share for name, share in module.backbone.shares().items()}
     metrics |= run.simple_methods
+    if run.masks is not None:
+        metrics[f"{run.task}.sparsity"] = sparsity(run.masks)
     made = {"devices": recorder.devices, "execution": executed(run.data.provenance, module)}
     return Fitted(metrics, curve, examples=scored.kept, cost=cost, **made)
 
@@ -394,7 +414,7 @@ def _without_heads(
         for name, value in point.items():
             curve.setdefault(name if name in ("step", "tokens") else _named(name, run.task), []).append(value)
         speed = passes * each_pass / recorder.elapsed()
-        on_progress(Progress(total - heads.count, settings.removed(total), None, speed))
+        on_progress(Progress(total - heads.count, settings.removed(total), scores["dev.loss"], speed))
         if stop():
             raise Interrupted
 

@@ -115,7 +115,7 @@ def _headless(system: System, settings: FineTuning) -> tuple[str, str] | None:
         )
     if (positions := model.get("positions")) not in ("learned", "sinusoidal", "rotary", "none"):
         return "head_pruning", (
-            f"removes a head with its weights, and positions {positions} have some for all heads together: leave it "
+            f"removes a head with its weights, and positions {positions} have some for all heads together. Leave it "
             "out, or pretrain with model.positions learned, sinusoidal, rotary or none"
         )
     if model.get("segment_relation"):
