@@ -132,7 +132,9 @@ def _finetuned(run: Made, watch: Watch) -> "Fitted":
     from lightning_modules.finetuning.run import FinetuningRun, finetune
 
     assert run.finetuning is not None
-    parts = FinetuningRun(run.system, run.task, run.finetuning, run.seed, watch.weights.get("start"))
+    parts = FinetuningRun(
+        run.system, run.task, run.finetuning, run.seed, watch.weights.get("start"), mask=watch.weights.get("mask")
+    )
     given: dict[str, Any] = {"on_progress": watch.on_progress, "stop": watch.stop, "execution": watch.execution}
     return finetune(parts, watch.folder, **given, run_id=run.id)
 
