@@ -259,7 +259,8 @@ class WeightPruning(Settings):
         mask = before if self.mask_from == "task" else _PRETRAINED
         starts = {"rewound": _PRETRAINED, "kept": mask, "redrawn": None}
         start = starts[self.weights]
-        return ({} if start is None else {"start": start}) | {"mask": mask}
+        found: dict[Role, dict[str, Any]] = {"mask": mask} if start is None else {"start": start, "mask": mask}
+        return found
 
 
 class FineTuning(Settings):

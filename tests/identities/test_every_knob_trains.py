@@ -169,6 +169,7 @@ ROWS = {
     "schedule.decay_origin": ("warmup_end", "zero"),
     "training.steps": (STEPS, STEPS + 1),
     "training.stop_after": (0, STEPS - 2),
+    "objectives.distillation": None,  # of a teacher: tests/identities/test_distillation.py
     "training.start_layers": None,  # of a deeper start: tests/identities/test_distillation.py
     "training.batch_size": (8, 9),
     "training.batch_by": ("sequences", "tokens"),
