@@ -114,8 +114,8 @@ class Heads:
     def least(self, count: int, importance: Sequence[Float[Tensor, " h"]]) -> list[int]:
         """The least important of the heads left; of equals the first."""
         numbers = [number for layer in self.left for number in layer]
-        order = torch.cat(list(importance)).sort(stable=True).indices[:count]
-        return [numbers[place] for place in order.tolist()]
+        order = torch.cat(list(importance)).argsort(stable=True)
+        return [numbers[place] for place in order[:count].tolist()]
 
 
 def removals(

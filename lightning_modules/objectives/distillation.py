@@ -1,5 +1,6 @@
 """Distillation of a masked language model (Sanh et al. 2019, DistilBERT, section 2, and the released code)."""
 
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -7,13 +8,14 @@ import torch.nn.functional as F
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from lightning_modules.batch import Encoded, Example, Size, Vocabulary
+from lightning_modules.batch import Encoded, Example, Size, Target, Vocabulary
 from lightning_modules.config import canonical, knob
 from lightning_modules.draws import Draws
 from lightning_modules.layers.divergence import summed_divergence
 from lightning_modules.objectives.objective import Objective, own_heads
 from lightning_modules.objectives.vocabulary_head import VocabularyHead, vocabulary_head
 
+TAUGHT = "taught"  # the target: real positions
 KL, COSINE = "kl", "cosine"  # the terms
 
 
@@ -34,7 +36,8 @@ class Distillation(Objective):
     """
 
     corrupts: ClassVar[bool] = False
-    targets: ClassVar[tuple[str, ...]] = ()
+    targets: ClassVar[tuple[str, ...]] = (TAUGHT,)
+    reads_targets_only: ClassVar[bool] = True
     borrows: ClassVar[tuple[str, ...]] = ("mlm",)
 
     teacher: dict[str, Any] = knob(
@@ -65,11 +68,6 @@ class Distillation(Objective):
         """Whether some term has a factor."""
         return bool(self.distribution or self.cosine)
 
-    @property
-    def reads_targets_only(self) -> bool:
-        """Whether no state is read but those of predicted positions."""
-        return not self.cosine and (self.positions == "hidden" or not self.distribution)
-
     def heads(self, size: Size) -> nn.ModuleDict:
         """The projection, if there is one."""
         if self.projection is None or not self.cosine:
@@ -80,14 +78,17 @@ class Distillation(Objective):
         return nn.ModuleDict({"projection": projection})
 
     def corrupt(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
-        """The example as it is."""
-        return example
+        """Adds real positions as the target ``taught``, if some term reads them; runs on the CPU."""
+        if not self.cosine and (self.positions == "hidden" or not self.distribution):
+            return example
+        tokens = example.inputs
+        where = tokens.real.flatten().nonzero()[:, 0]
+        target = Target(where=where, ids=tokens.ids.flatten()[where])
+        return replace(example, targets=example.targets | {TAUGHT: target})
 
     def counts(self, example: Example) -> dict[str, float]:
         """The positions of each term that has a factor."""
-        real = float(example.inputs.real.sum())
-        asked = real if self.positions == "all" else example.targets["mlm"].count()
-        return {term: count for term, count in ((KL, asked), (COSINE, real)) if self._factors[term]}
+        return {term: example.targets[target].count() for term, target in self._asked.items()}
 
     def loss(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, Tensor]:
         """Each term that has a factor, times it, summed over positions.
@@ -99,25 +100,22 @@ class Distillation(Objective):
         """
         assert encoded.taught is not None, "the module adds what the teacher says"
         taught, terms = encoded.taught, dict[str, Tensor]()
-        real = example.inputs.real.flatten().nonzero()[:, 0]
-        if self.distribution:
-            where = real if self.positions == "all" else example.targets["mlm"].where
-            ours = vocabulary_head(heads)
-            theirs = taught.head(where)
-            divergence = summed_divergence(*_logits(ours, encoded, where), theirs, self.temperature)
-            terms[KL] = self.distribution * divergence
-        if self.cosine:
-            states = encoded.at(real)
-            if "projection" in heads:
-                states = heads["projection"](states)
-            same = torch.ones(len(real), device=states.device)
-            wanted = taught.encoded.at(real).float()
-            terms[COSINE] = self.cosine * F.cosine_embedding_loss(states.float(), wanted, same, reduction="sum")
+        for term, target in self._asked.items():
+            where = example.targets[target].where
+            if term == KL:
+                ours, theirs = _logits(vocabulary_head(heads), encoded, where), taught.head(where)
+                terms[KL] = self.distribution * summed_divergence(*ours, theirs, self.temperature)
+            else:
+                states, wanted = encoded.at(where), taught.encoded.at(where).float()
+                states = heads["projection"](states) if "projection" in heads else states
+                terms[COSINE] = self.cosine * (1.0 - F.cosine_similarity(states.float(), wanted, dim=-1)).sum()
         return terms
 
     @property
-    def _factors(self) -> dict[str, float]:
-        return {KL: self.distribution, COSINE: self.cosine}
+    def _asked(self) -> dict[str, str]:
+        """The terms that have a factor, each with the target whose positions it compares."""
+        asked = {KL: TAUGHT if self.positions == "all" else "mlm"} if self.distribution else {}
+        return asked | ({COSINE: TAUGHT} if self.cosine else {})
 
     def measure(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, tuple[Tensor, Tensor]]:
         """Nothing: held-out text is read without the teacher."""

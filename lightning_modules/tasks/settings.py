@@ -24,8 +24,8 @@ OF_SOME_SHAPES = {
 }  # fmt: skip
 
 
-_PRETRAINED = {"task": ""}
-_UNPRUNED = {"finetuning.weight_pruning": None}
+_PRETRAINED: dict[str, Any] = {"task": ""}
+_UNPRUNED: dict[str, Any] = {"finetuning.weight_pruning": None}
 
 
 class Features(Settings):
@@ -204,17 +204,17 @@ class WeightPruning(Settings):
     )
     choose: Literal["magnitude", "random"] = knob(
         "magnitude",
-        "Remove the smallest weights, or as many of each matrix at random, drawn by the seed, as a control.",
+        "Remove the smallest weights, or the same number of each matrix at random, drawn by the seed, as a control.",
     )
     weights: Literal["rewound", "kept", "redrawn"] = knob(
         "rewound",
-        "What the weights that stay start from: the pretrained ones (rewound), those that the mask is made from, with "
-        "the head (kept), or random ones, as a control (redrawn).",
+        "What the weights that stay start from. Rewound ones are pretrained. Kept ones are those that the mask is made "
+        "from, with the head. Redrawn ones are random, as a control.",
     )
     rounds: int = knob(
         1,
-        "Rounds in which the share is reached, each a training whose weights make the next mask. All remove as many "
-        "weights.",
+        "Rounds in which the share is reached, each a training whose weights make the next mask. All remove the same "
+        "number of weights.",
         neutral=1,
         ge=1,
         le=64,
@@ -257,10 +257,9 @@ class WeightPruning(Settings):
         """The runs whose weights make the mask and are started from."""
         before = {"finetuning.weight_pruning.round": self.number - 1} if self.number > 1 else _UNPRUNED
         mask = before if self.mask_from == "task" else _PRETRAINED
-        starts = {"rewound": _PRETRAINED, "kept": mask, "redrawn": None}
-        start = starts[self.weights]
-        found: dict[Role, dict[str, Any]] = {"mask": mask} if start is None else {"start": start, "mask": mask}
-        return found
+        if self.weights == "redrawn":
+            return {"mask": mask}
+        return {"start": mask if self.weights == "kept" else _PRETRAINED, "mask": mask}
 
 
 class FineTuning(Settings):
