@@ -43,9 +43,9 @@ class RecurrentEncoderDecoder(OfTwoSequences, RecurrentSettings):
     kind: Literal["lstm_encoder_decoder"] = knob("lstm_encoder_decoder", "")
     attention: Literal["dot", "scaled_dot", "general", "additive", "none"] = knob(
         "dot",
-        "How states of the decoder are compared with those of the source: their product (dot), over the square root of "
-        "their width (scaled_dot), with a matrix between them (general: Luong et al. 2015), or by a layer (additive: "
-        "Bahdanau et al. 2015). With none the decoder knows of the source what its first states hold.",
+        "Score of a state of the decoder and one of the source. It is their product (dot), the same over the root of "
+        "their width (scaled_dot), or with a matrix between them (general: Luong et al. 2015). It may be a layer "
+        "(additive: Bahdanau et al. 2015). With none the decoder knows of the source what its first states hold.",
     )
 
     @model_validator(mode="after")

@@ -79,9 +79,9 @@ def _asked(data: PretrainingData, system: System) -> tuple[list[list[int]], np.n
 def measured(written: Sequence[str], numbers: np.ndarray, text: HeldOutText) -> Translated:
     """What translations of some pairs of a text score, beside those of simple methods.
 
-    Thirds of the sources are by their number of words, of equal ones in the order of the corpus. A **copied** word
-    stands in the source and not in the reference. A **repeated** pair of neighbouring words stood in the same
-    translation before.
+    Thirds of the sources are by their number of words, of equal ones in the order of the corpus. The source has a
+    **copied** word, and the reference lacks it. The same translation has a **repeated** pair of neighbouring words
+    before.
 
     Args:
         written: The translations.
@@ -135,8 +135,8 @@ def _rates(written: Sequence[str], sources: Sequence[str], references: Sequence[
         copied, total = copied + sum(word in only for word in own), total + len(own)
     return {
         "copied_words": copied / max(1, total),
-        "repeated_pairs": _repeated(written),
-        "repeated_pairs_reference": _repeated(references),
+        "repeated_bigrams": _repeated(written),
+        "repeated_bigrams_reference": _repeated(references),
     }
 
 

@@ -44,8 +44,8 @@ def test_what_sentences_add_to_a_score_has_the_score_as_its_mean():
 def test_copies_and_repetitions_are_counted_where_the_reference_has_none():
     found = scores(["a dog runs.", GERMAN[1], GERMAN[2], "die Katze die Katze die Katze"])
     assert found["copied_words"] == pytest.approx(3 / 19), "the full stop is in the reference"
-    assert found["repeated_pairs"] == pytest.approx(3 / 15)
-    assert found["repeated_pairs_reference"] == 0
+    assert found["repeated_bigrams"] == pytest.approx(3 / 15)
+    assert found["repeated_bigrams_reference"] == 0
 
 
 def test_the_best_of_the_simple_methods_is_named():
