@@ -182,8 +182,8 @@ def corpus(name: str) -> Corpus:
     raise ConfigError(
         [
             f"there is no corpus '{name}'.{near} Use 'text:<glob>' for your own text, 'jsonl:<column>:<glob>' for your "
-            "own JSON lines, 'hub:<dataset>' for the hub, 'made:<switches>' for a made language, "
-            "'cipher:a-b:<switches>' for two of them. "
+            "own JSON lines, 'hub:<dataset>' for the hub, 'made:<switches>' for a made language. "
+            "Two made languages are 'cipher:a-b:<switches>'. "
             "Your own parallel text is 'lines:<source>-<target>:<glob>', and your own text in one language "
             "'lines:<language>:<glob>'."
         ]

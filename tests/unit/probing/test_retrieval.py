@@ -95,7 +95,7 @@ def test_pairs_that_the_training_text_has_are_not_asked(asked, tmp_path):
 def test_other_sentences_under_the_same_name_are_refused(asked):
     made, corpus, _ = asked
     other = Retrieval(made.name, made.title, "de", made.files, "0" * 16)
-    with pytest.raises(DataMismatch, match="not the ones that are asked"):
+    with pytest.raises(DataMismatch, match="are not the pinned ones"):
         other.examples(Data(corpora=(corpus,)))
 
 
