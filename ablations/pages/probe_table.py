@@ -118,8 +118,8 @@ def _left_out(measured: Measurements, cells: Sequence[Cell]) -> list[str]:
 
 def _notes(probes: Sequence[str]) -> list[str]:
     retrieved = (
-        "Sentence retrieval trains nothing: the mean state of a sentence, at the layer half-way up, is compared with "
-        "that of each translation by the margin of their cosines. Scores are the mean over both directions. Simple "
+        "Sentence retrieval trains nothing. It compares the mean states of sentences and translations, at the layer "
+        "half-way up, by the margin of their cosines. Scores are the mean over both directions. Simple "
         "methods see words, letters and lengths."
     )
     if all(map(_is_retrieval, probes)):

@@ -121,8 +121,8 @@ class Embeddings(nn.Module):
         """
         if numbers is None:
             raise Unsupported(
-                f"the model has embeddings of {table.num_embeddings} languages, and the batch does not name the "
-                f"language of its rows: give them a table 'language', or {NO_LANGUAGE} there to leave it out"
+                f"the batch does not name the language of its rows, and the model has embeddings of "
+                f"{table.num_embeddings}. Give it a table 'language', with {NO_LANGUAGE} to leave it out."
             )
         known = (numbers != NO_LANGUAGE)[..., None]
         return table(numbers.clamp(min=0)) * known

@@ -69,7 +69,7 @@ class Retrieval:
         """The pairs of which neither sentence is in the training text of a run; no part of them is trained on.
 
         Raises:
-            ConfigError: When they are missing, or not the ones that are asked everywhere.
+            ConfigError: When they are missing, or not the pinned ones.
             TooFewExamples: When the training text has nearly all.
         """
         key = [self.fingerprint(), fingerprints_of(data.corpora)]
@@ -79,13 +79,13 @@ class Retrieval:
         """All pairs.
 
         Raises:
-            DataMismatch: When they are not the ones that are asked everywhere.
+            DataMismatch: When they are not the pinned ones.
         """
         origin = Origin(f"The probe {self.name}", {"test": self.files}, otherwise="Leave it out of evaluation.probes.")
         pairs = list(parallel.aligned(*origin.needed("test")))
         found = hashlib.sha256("\n".join(sentence for pair in pairs for sentence in pair).encode()).hexdigest()
         if found[: len(self.sha256)] != self.sha256:
-            text = f"the sentences of {self.name} are not the ones that are asked"
+            text = f"the sentences of {self.name} are not the pinned ones"
             raise DataMismatch([f"{text}: sha256 {found[:16]}, not {self.sha256}"])
         return pairs
 

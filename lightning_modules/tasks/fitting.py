@@ -1,5 +1,6 @@
 """Whether a fine-tuning fits its task and the model that it starts from; known before anything is loaded."""
 
+from lightning_modules import languages
 from lightning_modules.batch import RECURRENT_STATES, SOURCE
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.system import System
@@ -35,7 +36,11 @@ def check(system: System, task: str, settings: FineTuning) -> None:
         _carried(system, settings),
         _headless(system, settings),
     ]
-    if found := [Problem(f"finetuning.{path}", text) for path, text in filter(None, wrong)]:
+    found = [Problem(f"finetuning.{path}", text) for path, text in filter(None, wrong)]
+    if named := languages.of(system.model):
+        text = f"{', '.join(named)} have embeddings, and no task names the language of its texts: set it to []"
+        found.append(Problem("model.languages", text))
+    if found:
         raise ConfigError(found)
 
 

@@ -6,7 +6,7 @@ sentences in one of them. ``share=0.25`` leaves a quarter of the words the same 
 other words of ``b`` are letters turned around, and which stands for which is drawn once, so that neither letters nor
 lengths tell a translation.
 
-Every word is a piece of a WordPiece vocabulary of `PIECES`.
+Every word is a piece of a WordPiece vocabulary of `pieces`.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,6 @@ LANGUAGES = ("a", "b")
 _LETTERS = (
     len(made.WORDS) // 5 + 5
 )  # consonants and vowels: each begins a word of one language and ends one of the other
-PIECES = 5 + 2 * _LETTERS + 2 * len(made.WORDS)  # special pieces, letters, letters inside words, words
 _SHARE = "share="
 
 
@@ -31,6 +30,15 @@ def words(share: float) -> dict[str, str]:
     same = set(permutation(0, "words of both languages", 0, len(made.WORDS))[: round(share * len(made.WORDS))].tolist())
     turned = {word: made.WORDS[number][::-1] for word, number in zip(made.WORDS, order, strict=True)}
     return {word: word if number in same else turned[word] for number, word in enumerate(made.WORDS)}
+
+
+def pieces(share: float) -> int:
+    """Special pieces, letters, letters inside words, and the words of both languages.
+
+    >>> pieces(0), pieces(0.25)
+    (207, 187)
+    """
+    return 5 + 2 * _LETTERS + len({*made.WORDS, *words(share).values()})
 
 
 def split_name(rest: str) -> tuple[parallel.Languages, float, made.Language]:

@@ -186,9 +186,9 @@ def corpus(name: str) -> Corpus:
     raise ConfigError(
         [
             f"there is no corpus '{name}'.{near} Use 'text:<glob>' for your own text, 'jsonl:<column>:<glob>' for your "
-            "own JSON lines, 'hub:<dataset>' for the hub, 'made:<switches>' for a made language, "
-            "'cipher:a-b:<switches>' for two of them. "
-            "Your own parallel text is 'lines:<source>-<target>:<glob>', and a made one 'made-pairs:copied'. Your own "
-            "text in one language is 'lines:<language>:<glob>'."
+            "own JSON lines, 'hub:<dataset>' for the hub, 'made:<switches>' for a made language. "
+            "Two made languages are 'cipher:a-b:<switches>', and made pairs 'made-pairs:copied'. "
+            "Your own parallel text is 'lines:<source>-<target>:<glob>', and your own text in one language "
+            "'lines:<language>:<glob>'."
         ]
     )
