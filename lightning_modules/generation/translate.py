@@ -131,6 +131,14 @@ class Translator:
                 found[number] = translation
         return [found[number] for number in range(len(sources))]
 
+    def read(self, source: Sequence[int], target: Sequence[int]) -> Example:
+        """A source and a translation of it as the model reads them; both without special pieces."""
+        device, vocabulary = self.backbone.table.device, self.vocabulary
+        row = _padded([source], vocabulary.sep, vocabulary.pad, 1)
+        ids = torch.tensor([[vocabulary.cls, *target]])
+        real = torch.ones_like(ids, dtype=torch.bool)
+        return Example(Tokens(ids, ~real, real, row.sample, source=row), Visibility(causal=True)).to(device)
+
     def _searched(self, sources: list[Sequence[int]], beam: Beam) -> list[Translation]:
         width, end, device = beam.width, self.vocabulary.sep, self.backbone.table.device
         rows = _padded(sources, end, self.vocabulary.pad, width).to(device)
