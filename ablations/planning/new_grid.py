@@ -96,7 +96,7 @@ def _text(axes: dict[str, list[Any]], base: System, question: str | None, knobs:
 def _trained_on(base: System) -> dict[str, Any]:
     """Objective and format of a base that is no masked language model, so that no scale's pins replace them."""
     if base.objectives.mlm is not None:
-        return {}
+        return _of_languages(base)
     parts = {f"objectives.{name}": getattr(base.objectives, name) for name in type(base.objectives).model_fields}
     own = {path: part.model_dump(mode="json", exclude_defaults=True) for path, part in parts.items() if part}
     pins = {path: pin for name in scales.available() for path, pin in scales.read(name).pins.items()}
@@ -107,6 +107,21 @@ def _trained_on(base: System) -> dict[str, Any]:
         | _of_kind(base)
         | {path: as_data(base.get(path)) for path in asked if as_data(base.get(path)) != pins[path]}
     )
+
+
+def _of_languages(base: System) -> dict[str, Any]:
+    """What a base of several languages has in the place of scales' English text, and of what they measure on it."""
+    if base.format.languages == "one_text":
+        return {}
+    named = (
+        "data.corpora",
+        "model.languages",
+        "format.languages",
+        "format.language_exponent",
+        "format.reset_positions",
+    )
+    measured = {"evaluation.probes": ["own_pairs"], "evaluation.words": 0, "evaluation.pairs": 0}
+    return {path: as_data(base.get(path)) for path in named} | measured
 
 
 def _of_kind(base: System) -> dict[str, Any]:
