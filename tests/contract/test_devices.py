@@ -133,6 +133,8 @@ def systems():
         fewer = {"training.start_layers": chosen[:1]} if chosen else {}
         if chosen and objective != "distillation" and objective != "its own":
             fewer = {"objectives.distillation": None, "training.start": {}, "training.start_layers": []}
+        if SYSTEMS[name].format.languages != "one_text":
+            fewer |= {"format.languages": "one_text", "model.languages": []}  # the batches here name none
         system = SYSTEMS[name].but(**TINY | fewer | OBJECTIVES[objective])
         found.setdefault((system.model, system.objectives), (f"{name}, {objective}", system))
     return dict(found.values())
