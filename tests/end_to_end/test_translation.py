@@ -150,7 +150,7 @@ def test_its_memory_is_known_before_it_runs(corpus):
         ({"format.sequence_length": 64}, "is longer than model.max_positions 32"),
         ({"model.encoder_layers": 0}, "model.encoder_layers"),
         ({"model": {"kind": "lstm_encoder_decoder", "hidden_size": 7}}, "hidden_size 7 is not even"),
-        ({"model": {"kind": "lstm_encoder_decoder", "attention": "sot"}}, "dot, scaled_dot, general"),
+        ({"model": {"kind": "lstm_encoder_decoder", "attention": "sot"}}, "Did you mean 'dot'"),
         ({"model": {"kind": "lstm_encoder_decoder", "cell_size": 9000}}, "cell_size is of models of one sequence"),
         ({"model": {"kind": "lstm_encoder_decoder", "direction": "two_way"}}, "model.direction"),
         ({"model": {"kind": "lstm_encoder_decoder"}, "format.kind": "full_sentences"}, "reads a source"),
