@@ -13,8 +13,8 @@ class Training(Settings):
     steps: int = knob(1_000_000, "Optimiser steps.", ge=1)
     stop_after: int = knob(
         0,
-        "Steps after which the training ends, with the schedule of all its steps. So the weights of a checkpoint on the "
-        "way are a run of its own. With 0 it ends after the last step.",
+        "Steps after which the training ends, with the schedule of all its steps. So the weights of a checkpoint on "
+        "the way are a run of its own. With 0 it ends after the last step.",
         neutral=0,
         ge=0,
     )
