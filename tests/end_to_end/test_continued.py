@@ -8,7 +8,9 @@ from safetensors.torch import load_file, save_file
 from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
+from ablations.running.estimate import retrained
 from ablations.running.execute import execute
+from ablations.schema.record import Record
 from lightning_modules.config import ConfigError
 from lightning_modules.data.store import pieces
 from lightning_modules.pretraining import fit
@@ -201,3 +203,44 @@ def test_lost_weights_of_a_trunk_are_trained_again(tmp_path, monkeypatch):
     assert (again.executed, again.outcomes) == (1, {"done": 8})
     assert all(np.array_equal(tensor, before[name]) for name, tensor in load_file(weights).items())
     assert records.get(child.id).metrics == measured
+
+
+def test_both_parents_of_a_student_are_charged_once_and_trained_again_where_they_are_lost(tmp_path, monkeypatch):
+    """In a fresh clone: records are there, and no weights."""
+    monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "cache"))
+    file = simple.grid(tmp_path, rates="[0.15, 0.3]", seeds=2, steps=4)
+    parent = "model.num_layers: 2, training.steps: 6, objectives.mlm.masking.rate: 0.15"
+    knobs = f"  {START}: {{{parent}}}\n  training.start_layers: [1]\n"
+    knobs += f"  objectives.distillation.teacher: {{{parent}, seed: 9}}\n"
+    file.write_text(file.read_text().replace("set:\n", f"set:\n{knobs}", 1))
+    grid, records = grids.read(file), Records(tmp_path / "results")
+    found = plan(grid, "smoke", records=records)
+    assert sorted(run.seed for run in found.trunks) == [0, 1, 9]
+    child = found.cells[1].runs[0]
+    assert child.roles == ("start", "teacher")
+    assert {run.id for run in found.trunks} > set(child.parents)
+    assert len(found.runs) == len(found.costs) == 3 + 4
+    assert found.runs.index(child) > max(map(found.runs.index, child.by_role.values()))
+    summary = execute(found, records, "inline")
+    assert (summary.executed, summary.outcomes) == (7, {"done": 7})
+    measured = records.get(child.id).metrics
+    for path in (*(records.work_folder(run.id) / WEIGHTS for run in found.trunks), records.path(child.id)):
+        path.unlink()
+    left = plan(grid, "smoke", records=records)
+    assert {run.id for run in retrained(left, records)} == set(child.parents)
+    again = execute(left, records, "inline")
+    assert (again.executed, again.outcomes) == (1, {"done": 7})
+    assert records.get(child.id).metrics == measured
+
+
+def test_a_student_whose_teacher_diverged_is_an_orphan(tmp_path, monkeypatch):
+    monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "cache"))
+    file = simple.grid(tmp_path, rates="[0.15]", seeds=1, steps=4)
+    knobs = "  objectives.distillation.teacher: {training.steps: 6, seed: 9}\n"
+    file.write_text(file.read_text().replace("set:\n", f"set:\n{knobs}", 1))
+    grid, records = grids.read(file), Records(tmp_path / "results")
+    (teacher,), child = (found := plan(grid, "smoke", records=records)).trunks, found.cells[0].runs[0]
+    assert child.by_role == {"teacher": teacher}
+    records.put(Record(id=teacher.id, kind="pretrain", config=teacher.to_dict(), outcome="diverged"))
+    assert plan(grid, "smoke", records=records).states[child.id] == "orphaned"
+    assert execute(found, records, "inline").outcomes == {"diverged": 1, "orphaned": 1}

@@ -1,4 +1,4 @@
-"""kill -9 of the three stages of ULMFiT, and of an SGD whose weights are averaged: the bits are those undisturbed."""
+"""kill -9 of ULMFiT's stages, averaged SGD, and a distillation with two parents: the bits are those undisturbed."""
 
 import random
 import signal
@@ -82,6 +82,39 @@ scales:
 metrics:
   - {{name: heldout.next_loss, better: lower, label: "held-out loss (nats)"}}
 """
+DISTILLED = """\
+question: Does a student that is killed end as if it were not?
+base: roberta_base
+set:
+  data.corpora: ["{corpus}"]
+  data.tokenizer.kind: wordpiece
+  data.tokenizer.lowercase: true
+  data.tokenizer.vocab_size: 70
+  model.num_layers: 2
+  model.hidden_size: 16
+  model.num_heads: 2
+  model.max_positions: 16
+  format.sequence_length: 16
+  training.batch_size: 4
+  training.steps: 30
+  training.precision: fp32
+  training.start: {{model.num_layers: 3, training.stop_after: 20, objectives.mlm.weight: 1.0}}
+  training.start_layers: [0, 2]
+  objectives.mlm.weight: 2.0
+  objectives.distillation.teacher: {{model.num_layers: 3, objectives.mlm.weight: 1.0, seed: 7}}
+  evaluation.sequences: 8
+  evaluation.points: 2
+axes:
+  student: [taught]
+variants:
+  student: {{taught: {{}}}}
+baseline: {{student: taught}}
+seeds: 1
+scales:
+  smoke: {{description: seconds}}
+metrics:
+  - {{name: heldout.loss, better: lower, label: "held-out loss (nats)"}}
+"""
 
 
 def killed_in(child, checkpoint, after):
@@ -97,7 +130,9 @@ def killed_in(child, checkpoint, after):
     assert child.wait() == -signal.SIGKILL, child.stdout.read()
 
 
-@pytest.mark.parametrize(("written", "runs"), [(ULMFIT, 3), (AVERAGED, 1)], ids=["ulmfit", "averaged"])
+@pytest.mark.parametrize(
+    ("written", "runs"), [(ULMFIT, 3), (AVERAGED, 1), (DISTILLED, 3)], ids=["ulmfit", "averaged", "distilled"]
+)
 def test_what_is_killed_ends_in_the_same_bits(cached, begin, written, runs):
     """Checkpoints after every step; metrics, curve and weights are those of a training that nothing disturbs."""
     names = {name: tiny.text(cached / name, documents) for name, documents in (("corpus", 12), ("other", 24))}
