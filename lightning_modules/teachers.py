@@ -38,7 +38,7 @@ def check(
     if lacking := form.gives - teacher.supports:
         wrong["model"] = f"does not support what format gives: {', '.join(sorted(lacking))}"
     if form.kind == "stream":
-        wrong["format.kind"] = "is stream, whose rows go on from step to step, and a teacher reads each step by itself"
+        wrong["format.kind"] = "is stream, whose rows continue from step to step, and a teacher reads each step by itself"
     if teacher.longest and form.longest > teacher.longest:
         wrong["model.max_positions"] = f"is {teacher.longest}, and the student reads {form.longest} positions"
     if (CHARACTERS in teacher.supports) != (CHARACTERS in student.supports):

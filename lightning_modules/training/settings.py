@@ -13,8 +13,8 @@ class Training(Settings):
     steps: int = knob(1_000_000, "Optimiser steps.", ge=1)
     stop_after: int = knob(
         0,
-        "Steps after which the training ends, with the schedule of all its steps: the weights of a checkpoint on the "
-        "way, as a run of its own. With 0 it ends after the last step.",
+        "Steps after which the training ends, with the schedule of all its steps. So the weights of a checkpoint on the "
+        "way are a run of its own. With 0 it ends after the last step.",
         neutral=0,
         ge=0,
     )
@@ -45,7 +45,7 @@ class Training(Settings):
     )
     start_layers: tuple[int, ...] = knob(
         (),
-        "Layers of the model in start that the layers of this one start from, counted from 0, one for each: DistilBERT "
+        "Layers of the model in start that the layers of this one start from, one for each, counted from 0. DistilBERT "
         "takes 0, 2, 4, 7, 9 and 11 of 12. By default both have the same layers.",
         neutral=(),
         max_length=1000,
