@@ -27,12 +27,12 @@ _START = "start.safetensors"
 
 
 def export(
-    run: Annotated[str, typer.Argument(help="The id of a finished pretraining, or its first digits.")],
+    run: Annotated[str, typer.Argument(help="The id of a finished training, or its first digits.")],
     folder: Annotated[Path, typer.Argument(help="The folder to write, empty or new.")],
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:
-    """Writes the weights of a finished pretraining as a folder that transformers loads."""
+    """Writes the weights of a finished training as a folder that transformers loads, without the head of a task."""
     with reporting_errors():
         notes = exported(run, folder, results_dir)
         people = *(f"note: {note}" for note in notes), f"wrote {folder}"
@@ -55,7 +55,7 @@ def exported(prefix: str, folder: Path, results_dir: str | Path | None = None) -
     from lightning_modules.training.weights import load_weights
 
     records = Records(results_dir)
-    run = _pretraining(prefix, records)
+    run = _exportable(prefix, records)
     interop.of_run(run.system, {})  # raises for unsupported knobs before the search for weights
     weights = records.weights(run.id)
     if weights is None:
@@ -71,18 +71,25 @@ def exported(prefix: str, folder: Path, results_dir: str | Path | None = None) -
     return checkpoint.notes
 
 
-def _pretraining(prefix: str, records: "Records") -> "Run":
-    """The finished pretraining whose id starts with a prefix."""
+def _exportable(prefix: str, records: "Records") -> "Run":
+    """The finished training whose id starts with a prefix, if its weights are those of one encoder."""
     from ablations.inspection.trained import recorded
     from ablations.schema.kinds import KINDS
     from lightning_modules.config import ConfigError
+    from lightning_modules.tasks.reading.layout import LAYOUTS
 
     record = recorded(prefix, records)
     run = record.run()
-    if run.task:
-        start = f" It started from {run.parents[0]}." if run.parents else ""
+    start = f" It started from {run.parents[0]}." if run.parents else ""
+    if run.measuring is not None:
         what = f"a {KINDS[run.kind].noun} on {run.task}"
-        raise ConfigError([f"run {run.id} is {what}. Only pretrainings can be exported.{start}"])
+        raise ConfigError([f"run {run.id} is {what}. Only trainings can be exported.{start}"])
+    if (tuning := run.finetuning) is not None:
+        more = {"features": tuning.features, "bilstm_layers": tuning.bilstm_layers, "window": tuning.window}
+        more |= {f"layout {tuning.layout}": LAYOUTS[tuning.layout].new}
+        if given := [name for name, value in more.items() if value]:
+            what = f"finetuning.{given[0]} gives it weights that transformers has not"
+            raise ConfigError([f"run {run.id} cannot be exported: {what}.{start}"])
     if record.outcome != "done":
         raise ConfigError([f"run {run.id} ended as {record.outcome} and left no weights"])
     return run

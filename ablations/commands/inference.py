@@ -24,6 +24,7 @@ def command(
     device: Annotated[str, typer.Option("--device", help="cpu or cuda. Default: cuda if available.")] = "",
     threads: Annotated[int, typer.Option("--threads", help="Threads of torch on a CPU.", min=1)] = 1,
     clock: Annotated[str, typer.Option("--clock", help="wall, or cpu: processor time, for a busy machine.")] = "wall",
+    batches: Annotated[str, typer.Option("--batches", help="Sequences of a pass, such as 1,4,16,64.")] = "1,32",
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:
@@ -35,7 +36,10 @@ def command(
     with reporting_errors():
         if clock not in inference.CLOCKS:
             raise typer.BadParameter(f"there is no clock {clock!r}. Allowed: {', '.join(inference.CLOCKS)}.")
-        setting = inference.Setting(inference.chosen(device), threads, clock=clock)
+        sizes = tuple(dict.fromkeys(int(size) for size in batches.split(",") if size.strip().isdigit()))
+        if not sizes or 0 in sizes or len(sizes) < len(batches.split(",")):
+            raise typer.BadParameter(f"--batches {batches!r} are no numbers from 1, each once. Write 1,4,16,64.")
+        setting = inference.Setting(inference.chosen(device), threads, clock=clock, batches=sizes)
         study = Study(grid, scale, results_dir=results_dir)
         plan = study.resolve()
         say = echo if form is Format.table else lambda _: None
@@ -49,11 +53,11 @@ def command(
 
 def _row(cell: "Cell", row: dict[str, Any]) -> dict[str, str]:
     from ablations.core.formatting import quantity, value_text
-    from ablations.running.inference import BATCHES
 
     name = ", ".join(value_text(path, value) for path, value in cell.values.items())
     shown = {"cell": name, "parameters": quantity(row["parameters"])}
-    for batch in BATCHES:
-        measured = row[str(batch)]
+    for batch, measured in row.items():
+        if batch == "parameters":
+            continue
         shown |= {f"ms, batch {batch}": f"{measured['ms']:.3f}", f"MB, batch {batch}": f"{measured['mb']:.1f}"}
     return shown

@@ -72,10 +72,11 @@ def part(folder: Path) -> list[str]:
 def sheets(cells: Sequence[Cell], measured: Sequence[Mapping[str, Any]]) -> tuple[Sheet, Sheet]:
     """The table to read and the table of every number: one row per cell and device."""
     paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
+    batches = inference.batches(measured)
     headings = [*map(path_text, paths), "encoder parameters"]
-    headings += [f"{what}, batch of {batch}" for batch in inference.BATCHES for what in ("ms per pass", "peak MB")]
+    headings += [f"{what}, batch of {batch}" for batch in batches for what in ("ms per pass", "peak MB")]
     every = ["cell", *paths, "device", "threads", "length", "parameters"]
-    every += [f"{what}, batch {b}" for b in inference.BATCHES for what in ("ms", "ms low", "ms high", "peak MB")]
+    every += [f"{what}, batch {b}" for b in batches for what in ("ms", "ms low", "ms high", "peak MB")]
     reading: list[list[Entry]] = []
     numbers: list[list[Entry]] = []
     for device in measured:
@@ -85,7 +86,7 @@ def sheets(cells: Sequence[Cell], measured: Sequence[Mapping[str, Any]]) -> tupl
             named: list[Entry] = [
                 value_text(path, cell.values[path]) if path in cell.values else None for path in paths
             ]
-            by_batch = [row[str(batch)] for batch in inference.BATCHES]
+            by_batch = [row[str(batch)] for batch in batches]
             reading.append([
                 *named, quantity(row["parameters"]),
                 *(text for b in by_batch for text in (_milliseconds(b), f"{b['mb']:.1f}")),
@@ -124,11 +125,13 @@ def _notes(measured: Sequence[Mapping[str, Any]]) -> list[str]:
         f"{device['measured'][:10]}"
         for device in measured
     )
+    headless = any(device.get("heads_removed") for device in measured)
+    missing = "Heads that a cell removes are missing, spread evenly over the layers. " if headless else ""
     return [
         f"Measured on {devices}. One forward pass of the encoder without a head, fp32, random weights, no padding. "
         "Median over turns with the quartiles in brackets. Each turn times all models one after another. "
         "Peak MB: 10^6 bytes of weights and tensors together, by torch's allocator. Another machine gives other "
-        "numbers. No verdict depends on them."
+        f"numbers. {missing}No verdict depends on them."
     ]
 
 
@@ -137,16 +140,16 @@ def figure(known: Measurements, measured: Sequence[Mapping[str, Any]]) -> Figure
 
     While some cell has no finished run, the y axis shows the encoder's parameters instead.
     """
-    cells = _by_size(known.cells, measured)
+    cells, batches = _by_size(known.cells, measured), inference.batches(measured)
     main = known.grid.metrics[0]
     scores = {cell.label: mean_interval(list(known.values(cell, main.name).values())) for cell in cells}
     is_scored = all(interval.mean is not None for interval in scores.values())
     paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
     with mpl.rc_context(STYLE):
         drawing = blank(1.6 + 0.2 * -(-len(cells) // 3) + 2.6 * len(measured))
-        key, panels = keyed(drawing, -(-len(cells) // 3) + 1, len(measured), len(inference.BATCHES), sharey=True)
+        key, panels = keyed(drawing, -(-len(cells) // 3) + 1, len(measured), len(batches), sharey=True)
         for row_of_panels, device in zip(panels, measured, strict=True):
-            for axes, batch in zip(row_of_panels, inference.BATCHES, strict=True):
+            for axes, batch in zip(row_of_panels, batches, strict=True):
                 for i, cell in enumerate(cells):
                     inference_of_cell, colour = device["cells"][cell.label], OKABE_ITO[i % len(OKABE_ITO)]
                     time, interval = inference_of_cell[str(batch)], scores[cell.label]

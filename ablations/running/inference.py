@@ -44,6 +44,7 @@ class Setting:
         seconds: The shortest length of a turn.
         clock: ``wall``; or ``cpu``: the processor time of this process, which for one thread approximates the wall
             time on an idle machine.
+        batches: Sequences of a pass.
     """
 
     device: str = "cpu"
@@ -51,6 +52,7 @@ class Setting:
     turns: int = TURNS
     seconds: float = TURN_SECONDS
     clock: str = "wall"
+    batches: tuple[int, ...] = BATCHES
 
 
 def chosen(device: str) -> str:
@@ -71,11 +73,14 @@ def chosen(device: str) -> str:
 
 
 def measure(plan: "Plan", setting: Setting, say: Callable[[str], object] = lambda _: None) -> dict[str, Any]:
-    """Measures every cell of a plan at batches of 1 and 32 whole sequences of the pretraining's length, fp32.
+    """Measures every cell of a plan at batches of whole sequences of the pretraining's length, fp32.
+
+    Heads that a cell removes are missing, the same number in each layer as far as it goes: which ones is no matter of
+    time.
 
     Returns:
-        The measurement, ready for JSON: ``device``, ``threads``, ``torch``, ``length`` and ``cells``, a mapping
-        of each cell's label to ``parameters`` of the encoder, and for each batch ``ms`` (median of the turns, with
+        The measurement, ready for JSON: ``device``, ``threads``, ``torch``, ``length``, ``batches`` and ``cells``, a
+        mapping of each cell's label to ``parameters`` of the encoder, and for each batch ``ms`` (median of turns, with
         ``low`` and ``high`` quartiles, milliseconds a pass) and ``mb`` (10^6 bytes at the peak, weights included).
 
     Raises:
@@ -90,7 +95,7 @@ def measure(plan: "Plan", setting: Setting, say: Callable[[str], object] = lambd
     passes = {}
     for key, cells in models.items():
         say(f"building {cells[0].label}")
-        passes |= {(key, batch): _pass(cells[0], batch, setting.device) for batch in BATCHES}
+        passes |= {(key, batch): _pass(cells[0], batch, setting.device) for batch in setting.batches}
     times: dict[Any, list[float]] = {name: [] for name in passes}
     for forward in passes.values():
         _seconds(forward, 2 * setting.seconds, CLOCKS[setting.clock])
@@ -100,14 +105,16 @@ def measure(plan: "Plan", setting: Setting, say: Callable[[str], object] = lambd
             times[name].append(1e3 * _seconds(forward, setting.seconds, CLOCKS[setting.clock]))
     rows: dict[str, Any] = {}
     for key, cells in models.items():
-        row: dict[str, Any] = {"parameters": _weights(passes[key, 1].model)}
-        for batch in BATCHES:
+        row: dict[str, Any] = {"parameters": _weights(passes[key, setting.batches[0]].model)}
+        for batch in setting.batches:
             forward = passes[key, batch]
             low, median, high = _quartiles(times[key, batch])
             row[str(batch)] = {"ms": median, "low": low, "high": high, "mb": forward.peak() / 1e6}
         rows |= {cell.label: row for cell in cells}
     ordered = {cell.label: rows[cell.label] for cell in plan.cells}
-    return {**_machine(setting), "length": plan.cells[0].system.format.sequence_length, "cells": ordered}
+    length, missing = plan.cells[0].system.format.sequence_length, max(map(_removed, plan.cells))
+    told = {"length": length, "batches": list(setting.batches)} | ({"heads_removed": missing} if missing else {})
+    return {**_machine(setting), **told, "cells": ordered}
 
 
 def _distinct(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
@@ -116,8 +123,15 @@ def _distinct(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
     for cell in cells:
         system = cell.system
         key = [system.model.resolved().to_dict(), system.data.tokenizer.vocab_size, system.format.sequence_length]
+        key += [_removed(cell)]
         groups.setdefault(json.dumps(key, sort_keys=True), []).append(cell)
     return groups
+
+
+def _removed(cell: Cell) -> int:
+    """How many heads its fine-tunings remove."""
+    removals = (run.finetuning.removal for run in cell.finetunings if run.finetuning)
+    return max((removal.removed(cell.system.model.total_heads) for removal in removals if removal), default=0)
 
 
 @dataclass(frozen=True)
@@ -164,6 +178,7 @@ def _pass(cell: Cell, batch: int, device: str) -> _Pass:
 
     from lightning_modules import languages
     from lightning_modules.batch import Example, Tokens
+    from lightning_modules.finetuning.head_pruning import Heads
 
     system = cell.system
     read = {"segment": system.model.segment_types > 0, "language": bool(languages.of(system.model))}
@@ -178,6 +193,10 @@ def _pass(cell: Cell, batch: int, device: str) -> _Pass:
     )
     with torch.device(device):
         model = system.model.build(size).to(device).eval()
+        if count := _removed(cell):
+            heads = Heads.of(model)
+            in_turn = sorted((place, number) for layer in heads.left for place, number in enumerate(layer))
+            heads.remove(number for _, number in in_turn[:count])
     return _Pass(model, Example.of(tokens).to(device))
 
 
@@ -251,6 +270,12 @@ def read(folder: Path) -> list[dict[str, Any]]:
         return []
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise no_measurements(folder, error) from None
+
+
+def batches(measured: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
+    """The batches that all of some measurements have, those of the first in order."""
+    each = [row.get("batches", BATCHES) for row in measured]
+    return tuple(batch for batch in each[0] if all(batch in others for others in each))
 
 
 def no_measurements(folder: Path, error: Exception) -> ConfigError:

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
+from lightning_modules.backbones import Transformer
 from lightning_modules.config import ConfigError
 from lightning_modules.data import Vocabulary
 from lightning_modules.files import write_atomically
@@ -115,16 +116,39 @@ def read(folder: str | Path) -> Checkpoint:
 
 
 def of_run(system: System, weights: Mapping[str, Tensor]) -> Checkpoint:
-    """The checkpoint of a pretraining, from the weights of `fit`.
+    """The checkpoint of a training, from the weights of `fit` or `finetune`, without the head of a task.
+
+    ``transformers`` has no layers of fewer heads than others. Heads that were removed (``finetuning.head_pruning``)
+    come back as zeros, behind those that are left, and add nothing.
 
     Raises:
         ConfigError: With every knob that ``transformers`` does not support.
     """
     family = family_of(system)
+    weights = {name: tensor for name, tensor in weights.items() if not name.startswith("head.")}
+    weights, zeros = _with_all_heads(weights, transformer(system))
     heads = sorted({name.split(".")[1] for name in weights if _foreign(name, family)})
     left = [f"left out, because transformers has no such head: {', '.join(heads)}"] if heads else []
+    left += [f"{zeros} heads that were removed are zeros"] if zeros else []
     end = Vocabulary.sep if system.format.frame == "document_ends" else None
     return Checkpoint(family, system, weights, end=end, notes=(*family.differences(system), *left))
+
+
+def _with_all_heads(weights: Mapping[str, Tensor], model: Transformer) -> tuple[dict[str, Tensor], int]:
+    """The weights with zeros for heads that were removed, and how many these are."""
+    full, added, width = dict(weights), 0, model.hidden_size
+    for name, tensor in weights.items():
+        stem, found, part = name.rpartition("attention.function.")
+        missing = width - weights[f"{stem}{found}output.weight"].shape[1] if found else 0
+        if not missing:
+            continue
+        if part.startswith("qkv."):
+            parts = (torch.cat([one, one.new_zeros(missing, *one.shape[1:])]) for one in tensor.chunk(3))
+            full[name] = torch.cat([*parts])
+        elif part == "output.weight":
+            full[name] = torch.cat([tensor, tensor.new_zeros(width, missing)], 1)
+            added += missing * model.heads // width
+    return full, added
 
 
 def write(checkpoint: Checkpoint, folder: str | Path, tokenizer: Path | None = None) -> None:

@@ -12,6 +12,7 @@ from lightning_modules import interop
 from lightning_modules.batch import Example
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.data.text.tokenizer import Tokenizer, train
+from lightning_modules.finetuning.head_pruning import Heads
 from lightning_modules.systems import SYSTEMS
 from tests.conftest import make_tokens
 
@@ -295,3 +296,33 @@ def test_a_head_of_another_kind_is_written_and_said(tmp_path):
     notes = interop.of_run(system, {}).notes
     assert any("LayerNorm adds 1e-12 here and 1e-05 there" in note for note in notes)
     assert any("dropout of the embeddings is 0.0 here and 0.1 there" in note for note in notes)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["bert_base", "albert_base", "roberta_base"])
+@pytest.mark.parametrize("gone", [{1}, {0, 2, 3}, {0, 1, 2, 3}], ids=str)
+def test_removed_heads_are_zeros_in_full_shape(tmp_path, name, gone):
+    system = SYSTEMS[name].but(
+        **{
+            "model.num_layers": 2, "model.hidden_size": 32, "model.num_heads": 4, "model.max_positions": 26,
+            "model.ffn_size": None, "data.tokenizer.vocab_size": VOCAB, "format.sequence_length": 20,
+        }
+    )  # fmt: skip
+    module = system.build(0).eval()
+    for parameter in module.parameters():
+        parameter.add_(0.1 * torch.randn_like(parameter))
+    tokens, given = batch(name.partition("_")[0])
+    whole = module.backbone(Example.of(tokens)).last
+    Heads.of(module.backbone).remove(gone)
+    left = {"head.output.weight": torch.zeros(2, 32), **module.state_dict()}
+    checkpoint = interop.of_run(system, left)
+    assert f"{len(gone)} heads that were removed are zeros" in checkpoint.notes
+    interop.write(checkpoint, tmp_path / "folder")
+    theirs = AutoModel.from_pretrained(tmp_path / "folder").eval()
+    if name == "roberta_base":
+        given["input_ids"] = tokens.ids.masked_fill(~tokens.real, theirs.config.pad_token_id)
+    ours, expected = module.backbone(Example.of(tokens)).last, theirs(**given).last_hidden_state
+    assert (ours - expected)[tokens.real].abs().max() <= 1e-5
+    assert (whole - expected)[tokens.real].abs().max() > 1e-3
+    again = interop.read(tmp_path / "folder").build().backbone.eval()
+    assert (again(Example.of(tokens)).last - expected)[tokens.real].abs().max() <= 1e-5

@@ -74,6 +74,34 @@ def test_cells_with_one_encoder_are_measured_once():
     assert len({json.dumps(row) for row in found["cells"].values()}) == 1
 
 
+def test_models_without_heads_are_smaller_and_have_the_batches_that_were_asked(tmp_path):
+    planned = plan(grids.read("head_pruning"), "smoke")
+    found = inference.measure(planned, Setting(turns=2, seconds=0.0, batches=(1, 4, 16)))
+    counts = {}
+    for cell in planned.cells:
+        row = found["cells"][cell.label]
+        assert row.keys() == {"parameters", "1", "4", "16"}
+        share = cell.values["finetuning.head_pruning.share"]
+        assert counts.setdefault(share, row["parameters"]) == row["parameters"]  # in whichever order
+    assert len(set(counts.values())) == 9
+    model = planned.cells[0].system.model
+    attention = 2 * (4 * model.hidden_size**2 + 3 * model.hidden_size)  # of both layers, but for output biases
+    assert counts[0.0] - counts[1.0] == attention
+    assert counts[0.0] - counts[0.5] == attention / 2
+    inference.keep(tmp_path, found)
+    inference_page.publish(Measurements(planned.grid, planned.cells, {}), tmp_path)
+    text = "\n".join(inference_page.part(tmp_path))
+    assert "batch of 16" in text
+    assert "batch of 32" not in text
+    assert "Heads that a cell removes are missing" in text
+
+
+def test_devices_show_the_batches_that_all_have(sizes):
+    other = made_up(sizes, "A card", None) | {"batches": [32, 64]}
+    assert inference.batches([other, made_up(sizes)]) == (32,)
+    assert "batch of 1" not in " ".join(inference_page.sheets(sizes.cells, [other, made_up(sizes)])[0].headings)
+
+
 def test_a_second_measurement_replaces_that_of_its_device_alone(sizes, tmp_path):
     for one in (made_up(sizes), made_up(sizes, "A card", None), made_up(sizes, ms=7.0)):
         inference.keep(tmp_path, one)
