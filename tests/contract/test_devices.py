@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from lightning_modules import languages
 from lightning_modules.batch import Example
 from lightning_modules.finetuning.run import FinetuningRun
 from lightning_modules.objectives import Objectives
@@ -91,6 +92,8 @@ def pretraining_step(system):
     module = system.build(seed=0)
     module.trainer = Accumulating()
     tokens = make_tokens(8, 16, 128, padding=4)
+    if languages.of(system.model):
+        tokens.tables["language"] = torch.arange(8)[:, None].expand(8, 16) % 2
     example = system.objectives.corrupt(Example.of(tokens), make_draws(8), make_vocabulary(128))
     step(module, example)
     with OneDevice(), torch.no_grad():
@@ -123,6 +126,8 @@ def systems():
             continue  # which need what a masked language model has
         if SYSTEMS[name].format.kind == "stream" and objective in ("mlm", "plm"):
             continue  # rows that go on are read from the left
+        if SYSTEMS[name].format.languages != "one_text" and objective not in ("mlm", "sbo"):
+            continue  # rows of pairs are for hidden words
         system = SYSTEMS[name].but(**TINY | OBJECTIVES[objective])
         found.setdefault((system.model, system.objectives), (f"{name}, {objective}", system))
     return dict(found.values())
