@@ -445,6 +445,7 @@ class Encoded:
     carry: Any = None
     queries: Float[Tensor, "b m w"] | None = None  # the last states of the queries of an example that has any
     clusters: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # see `ClusteredTable`; empty for one table
+    taught: Any = None  # what a teacher makes of the batch (`objectives.distillation.Taught`)
     vectors: Float[Tensor, "b k"] | None = None  # what stands for each row, if not all of its states were kept
 
     @property

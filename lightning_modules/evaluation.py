@@ -62,12 +62,28 @@ class Evaluation(Settings):
         neutral=0,
         ge=0,
     )
-    translations: int = knob(
+    translated_pairs: int = knob(
         0,
         "Held-out pairs of parallel text of which one sentence has hidden words. They are predicted next to its "
         "translation, and next to that of another pair. No such measure with 0.",
         neutral=0,
         ge=0,
+    )
+    translations: int = knob(
+        0,
+        "Held-out sources, at most, whose translations are scored at the end by BLEU and chrF. None with 0.",
+        neutral=0,
+        ge=0,
+    )
+    beam: int = knob(
+        4, "Translations: prefixes that the search keeps. Greedy search has 1.", neutral=4, ge=1, le=1 << 8
+    )
+    length_penalty: float = knob(
+        0.6,
+        "Translations: exponent of the length penalty (Wu et al. 2016, equation 14). 0 is none.",
+        neutral=0.6,
+        ge=0,
+        lt=float("inf"),
     )
     rows: int = knob(
         8,
@@ -123,10 +139,11 @@ class Evaluation(Settings):
         return tuple(sorted(names))
 
     def resolved(self) -> Self:
-        """The settings with a construction of pairs only where there are pairs, and no second number that is equal."""
+        """The settings without those of what is not measured, and with no second number that is equal."""
         pairing = self.pairing if self.pairs else "released"
         final = None if self.final_sequences == self.sequences else self.final_sequences
-        return self.model_copy(update={"pairing": pairing, "final_sequences": final})
+        searched = {} if self.translations else {"beam": 4, "length_penalty": 0.6}
+        return self.model_copy(update={"pairing": pairing, "final_sequences": final, **searched})
 
     @property
     def of_streams(self) -> tuple[str, ...]:

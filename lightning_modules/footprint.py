@@ -44,7 +44,7 @@ class Footprint:
     Attributes:
         parameters: The weights.
         gradients: Their gradients.
-        optimizer: Two moments of each parameter, of AdamW as of LAMB.
+        optimizer: The moments of each parameter, two of AdamW as of LAMB.
         gathered: What devices that have a part of each weight (FSDP) hold of whole ones, and of their gradients.
         update: What a step of the optimiser takes beside them, when those two are gone: LAMB has two tensors the size
             of each parameter, fused AdamW none.
@@ -87,12 +87,20 @@ class Kept:
         return Kept(*(max(0, a + (b - a) * (rows - few) // (many - few)) for a, b in pairs))
 
 
+def exchanged(system: System) -> int:
+    """Bytes of gradients that devices which share a training sum up in each step (DDP): fp32, shared weights once.
+
+    A ring of n devices sends and receives 2 (n - 1) / n times that on each of them.
+    """
+    return _WEIGHT * system.parameters()
+
+
 def footprint(system: System, execution: Execution = ALONE) -> Footprint | None:
     """The memory of one device while a system is pretrained; None for networks that no trace can follow.
 
     With P parameters, and a trace of a micro-batch of the rows that a device has (`Kept`)::
 
-        parameters = gradients = 4 P,   optimizer = 8 P
+        parameters = gradients = 4 P,   optimizer = 4 P * moments
         activations = saved + states + largest + carried * micro-batches
 
     Where layers are computed again, ``saved`` is what is saved outside of them, plus what one layer saves, which is the
@@ -106,8 +114,8 @@ def footprint(system: System, execution: Execution = ALONE) -> Footprint | None:
     weights and gradients of what is no unit (`execution.units`), and of one unit, while the next one's weights come.
 
     What comes on top is not counted: workspaces of kernels, memory that the allocator cannot use, the CUDA context.
-    Not traced are LSTMs and adaptive softmax, whose shapes depend on what they read, and what no published model has:
-    more than 100 layers, or rows of more than 32,768 positions.
+    Not traced are distillations, LSTMs and adaptive softmax, whose shapes depend on what they read, and what no
+    published model has: more than 100 layers, or rows of more than 32,768 positions.
     """
     if not traced(system):
         return None
@@ -123,7 +131,7 @@ def footprint(system: System, execution: Execution = ALONE) -> Footprint | None:
     return Footprint(
         parameters=weights,
         gradients=weights,
-        optimizer=2 * weights,
+        optimizer=system.optimizer.moments * weights,
         gathered=_gathered(system) if is_divided else 0,
         update=2 * weights if system.optimizer.algorithm == "lamb" else 0,
         activations=saved + kept.states + kept.largest + kept.carried * -(-rows // micro),
@@ -155,7 +163,7 @@ def _gathered(system: System) -> int:
 def traced(system: System) -> bool:
     """Whether what a system keeps can be told from shapes, in a moment."""
     lm = system.objectives.lm
-    if not isinstance(system.model, StackSettings) or (lm and lm.cutoffs):
+    if not isinstance(system.model, StackSettings) or (lm and lm.cutoffs) or system.objectives.taught:
         return False
     return system.model.layers_in_all <= _DEEPEST and system.format.sequence_length <= _LONGEST
 

@@ -62,7 +62,7 @@ def check(model: Backbone, objectives: Objectives, form: InputFormat, data: Data
     wrong += _of_probes(model, evaluation) if of(model) else []
     if evaluation.languages == "left_out" and not of(model):
         wrong.append("evaluation.languages left_out is of a model with languages: set it to named, or model.languages")
-    wrong += _of_translations(objectives, form, evaluation) if evaluation.translations else []
+    wrong += _of_translations(objectives, form, evaluation) if evaluation.translated_pairs else []
     if wrong:
         raise ValueError("; ".join(wrong))
 
@@ -70,8 +70,8 @@ def check(model: Backbone, objectives: Objectives, form: InputFormat, data: Data
 def _of_translations(objectives: Objectives, form: InputFormat, evaluation: Evaluation) -> Iterator[str]:
     if form.languages == "one_text" or objectives.mlm is None:
         yield (
-            f"evaluation.translations {evaluation.translations} hides words of sentences next to their translation: "
-            "set it to 0, or objectives.mlm and format.languages"
+            f"evaluation.translated_pairs {evaluation.translated_pairs} hides words of sentences next to their "
+            "translation: set it to 0, or objectives.mlm and format.languages"
         )
 
 

@@ -10,6 +10,9 @@ import torch
 from torch import Tensor
 
 from lightning_modules import cached
+from lightning_modules.backbones import Transformer
+from lightning_modules.backbones.backbone import only
+from lightning_modules.backbones.chosen_layers import chosen_layers
 from lightning_modules.batch import OF_WORDS
 from lightning_modules.config import ConfigError, Problem, flat, identity
 from lightning_modules.data import fingerprints_of
@@ -20,10 +23,11 @@ from lightning_modules.data.order.token_bytes import token_bytes
 from lightning_modules.data.store import pieces
 from lightning_modules.draws import of_rank
 from lightning_modules.evaluation import MOST_SEQUENCES
-from lightning_modules.measures import heldout_text, per_byte
+from lightning_modules.measures import heldout_text, per_byte, translated
 from lightning_modules.measures.by_sequence import BySequence, losses_by_sequence
 from lightning_modules.measures.final_metrics import layer_similarity, measures, pair_measures
 from lightning_modules.measures.joint import joint_losses
+from lightning_modules.objectives.distillation import Teacher
 from lightning_modules.probing.measure import probe, questions, simple_methods
 from lightning_modules.speed import denormals_as_zero
 from lightning_modules.system import System
@@ -43,14 +47,14 @@ from lightning_modules.training.recorder import (
     executed,
     trainer,
 )
-from lightning_modules.training.weights import keep_weights, load_weights, round_weights
+from lightning_modules.training.weights import keep_weights, load_into, load_weights, round_weights
 
 
 def _course(system: System) -> Course:
     training = system.training
     rows = training.batch_size // ranks.size()
     return Course(
-        steps=training.steps,
+        steps=training.last_step,
         every=-(-training.steps // system.evaluation.points),
         tokens=system.tokens,
         measured="heldout.",
@@ -65,6 +69,7 @@ def fit(
     folder: Path,
     *,
     start: Path | None = None,
+    teacher: Path | None = None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
     execution: Execution = ALONE,
@@ -80,6 +85,7 @@ def fit(
         folder: Folder of checkpoint and weights.
         start: Weights of the run that this one starts from (`System.ancestor`): of a shallower one, which are stacked,
             or of one that is continued.
+        teacher: Weights of the teacher of a distillation.
         on_progress: Called at least about 64 times.
         stop: Called after every step; True writes a checkpoint and raises `Interrupted`.
         execution: How it is executed; there must be as many processes as it has ranks.
@@ -87,25 +93,24 @@ def fit(
             system, seed, text and ``start``.
 
     Raises:
-        ConfigError: When the system has an ancestor and ``start`` is missing, or its weights do not fit; when it cannot
-            be executed like this.
+        ConfigError: When the system has a parent and its weights, ``start`` or ``teacher``, are missing or do not fit;
+            when it cannot be executed like this.
         Diverged: When the loss is no longer finite.
         Interrupted: When ``stop`` returns True.
     """
     checkpoint, module, data = folder / CHECKPOINT, system.build(seed), system.data_module(seed)
-    _begin(module, system, start, execution)
+    _begin(module, system, start, teacher, execution)
     if execution.compile_layers:
         compiled(module)
-    run_id = run_id or identity(
-        [system.essence(), seed, fingerprints_of(system.corpora), start and cached.digest(start)]
-    )
+    parents = [start and cached.digest(start), *([cached.digest(teacher)] if teacher else [])]
+    run_id = run_id or identity([system.essence(), seed, fingerprints_of(system.corpora), *parents])
     recorder = Recorder(_course(system), checkpoint, on_progress, stop, execution.checkpoint_seconds)
     curve = logger(execution, run_id, {"seed": seed, **flat(system)})
     lightning = trainer(recorder, folder, execution, run_id, curve)
     torch.manual_seed(of_rank(system.data_seed(seed), ranks.rank()))  # dropout
     with denormals_as_zero():
         lightning.fit(module, data, ckpt_path=resumable(checkpoint, module, execution, run_id))
-    if not recorder.curve["step"] or recorder.curve["step"][-1] < system.training.steps:
+    if not recorder.curve["step"] or recorder.curve["step"][-1] < system.training.last_step:
         lightning.validate(module, data, verbose=False)
     if system.evaluation.probes:
         lightning.save_checkpoint(checkpoint, weights_only=False)  # an end during the probes costs no training
@@ -144,17 +149,31 @@ def prepare(system: System, seed: int) -> None:
     if evaluation.neighbours:
         data.some_heldout(evaluation.neighbours)
     if evaluation.translations:
-        data.heldout_translations(evaluation.translations, system.prepare_translations())
+        translated.prepare(data, system)
+    if evaluation.translated_pairs:
+        data.heldout_translations(evaluation.translated_pairs, system.prepare_translations())
     for question in questions(system):
         simple_methods(question)
 
 
-def _begin(module: Pretrain, system: System, start: Path | None, execution: Execution) -> None:
+def _begin(module: Pretrain, system: System, start: Path | None, teacher: Path | None, execution: Execution) -> None:
     _check(system, execution)
+    if (described := system.parents().get("teacher")) is not None:
+        module.teach(_teacher(described.system, teacher))
     if execution.activation_checkpointing:
         recompute_layers(module)
     if (ancestor := system.ancestor()) is not None:
         module.load_state_dict(_initial(system, ancestor, start, module))
+
+
+def _teacher(system: System, weights: Path | None) -> Teacher:
+    """The trained model of a system."""
+    if weights is None:
+        text = "needs the weights of a finished pretraining: pass them as `teacher`"
+        raise ConfigError([Problem("objectives.distillation.teacher", text)])
+    module = system.build(0)
+    load_into(module, weights)
+    return Teacher(module.backbone, module.heads)
 
 
 def _finish(
@@ -162,6 +181,8 @@ def _finish(
 ) -> None:
     """Adds what is measured at the end."""
     _measure_once(fitted, module, data, system)
+    if system.evaluation.translations:
+        _translate(fitted, module, data, system)
     if system.evaluation.probes:
         _probe(fitted, module, system, seed, stop)
 
@@ -185,6 +206,8 @@ def _initial(system: System, ancestor: System, start: Path | None, module: Pretr
         before, after = (pieces(one.data) for one in (ancestor, system))
         weights = remapped(weights, ancestor.rows_of_words(), before, after)
     if system.training.start:
+        if chosen := system.training.start_layers:
+            weights = chosen_layers(weights, chosen, only(ancestor.model, Transformer, "training.start_layers"), fresh)
         return taken_over(weights, fresh)
     return stacked(weights, ancestor.model, system.model, fresh)
 
@@ -222,7 +245,7 @@ def _measure_once(fitted: Fitted, module: Pretrain, data: PretrainingData, syste
             fitted.sums["losses"] |= {name: part | own for name, part in _packed(pairs).items()}
     if system.evaluation.pairs:
         fitted.metrics |= _on_pairs(module, data, system, bf16)
-    if count := system.evaluation.translations:
+    if count := system.evaluation.translated_pairs:
         both = data.heldout_translations(count, system.prepare_translations())
         own, other = (measures(module, examples, bf16)["loss"] for examples in both)
         names = ("translated_loss", "mistranslated_loss", "translation_gain")
@@ -251,6 +274,18 @@ def _probe(fitted: Fitted, module: Pretrain, system: System, seed: int, stop: Ca
     fitted.metrics |= probed.metrics
     fitted.examples |= probed.examples
     fitted.cost["probes_seconds"] = time.monotonic() - started
+
+
+def _translate(fitted: Fitted, module: Pretrain, data: PretrainingData, system: System) -> None:
+    """Adds the scores of translations, and what they took."""
+    started = time.monotonic()
+    found = translated.translated(module, data, system)
+    fitted.metrics |= _named(found.metrics)
+    fitted.examples |= {f"heldout.{name}": pack(each.astype(np.float32)) for name, each in found.by_sentence.items()}
+    counts = {name: pack(counted.T.ravel()) for name, counted in found.kept["counts"].items()}
+    fitted.execution["translations"] = found.kept["signatures"]
+    fitted.sums["translations"] = found.kept | {"counts": counts}
+    fitted.cost["translations_seconds"] = time.monotonic() - started
 
 
 def _timed(measure: Callable[[], BySequence], device: torch.device) -> tuple[BySequence, float]:
@@ -304,7 +339,7 @@ def _on_pairs(module: Pretrain, data: PretrainingData, system: System, bf16: boo
 
 def _fitted(system: System, data: PretrainingData, recorder: Recorder, seconds: float) -> Fitted:
     again = system.objectives.presentations  # of each sequence in a step
-    curve, steps = recorder.curve, system.training.steps
+    curve, steps = recorder.curve, system.training.last_step
     metrics: dict[str, float | bool] = {n: v[-1] for n, v in curve.items() if n not in ("step", "tokens")}
     tokens = system.tokens()
     cost = {

@@ -13,9 +13,10 @@ import torch
 from pydantic import model_validator
 from torch import nn
 
-from lightning_modules import languages, streams, translation, word_clusters, words
+from lightning_modules import languages, streams, teachers, translation, word_clusters, words
 from lightning_modules.backbones import AnyBackbone, Transformer
 from lightning_modules.backbones.backbone import ONE_SIDE, BackboneModule
+from lightning_modules.backbones.chosen_layers import check_layers, with_layers
 from lightning_modules.backbones.shapes import shaping, undrawn
 from lightning_modules.batch import CHARACTERS, QUERY_STREAM, Direction, Example, Tokens, Vocabulary
 from lightning_modules.config import ConfigError, Problem, Settings, as_data, canonical, diff, flat, label
@@ -28,8 +29,17 @@ from lightning_modules.data.text.characters import spelt
 from lightning_modules.data.text.tokenizer import Vocabulary as Pieces
 from lightning_modules.draws import Draws, continued
 from lightning_modules.evaluation import Evaluation
-from lightning_modules.objectives import LanguageModel, MaskedLM, Objective, Objectives, SentencePair, neighbours
+from lightning_modules.objectives import (
+    Distillation,
+    LanguageModel,
+    MaskedLM,
+    Objective,
+    Objectives,
+    SentencePair,
+    neighbours,
+)
 from lightning_modules.objectives.permutation_lm import HeldOutPermutations
+from lightning_modules.parents import SEED, Parent, Role, knobs, replaced
 from lightning_modules.training.optim import Optimizer, Schedule
 from lightning_modules.training.settings import Training
 
@@ -39,7 +49,14 @@ if TYPE_CHECKING:
     from lightning_modules.training.pretrain import Pretrain
 
 
-_OWN_ALONE: dict[str, Any] = {"training.start": {}, "training.vocabulary": "same"}  # what no start has from its arm
+# what no parent has from its child
+_OWN_ALONE: dict[str, Any] = {
+    "training.start": {},
+    "training.start_layers": [],
+    "training.vocabulary": "same",
+    "training.stop_after": 0,
+    "objectives.distillation": None,
+}
 
 
 class System(Settings):
@@ -75,7 +92,15 @@ class System(Settings):
         self.model.check_warm_start(self.training.warm_start)
         if self.training.start:
             self._check_start()
+        if self.objectives.taught is not None:
+            self._check_teacher(self.objectives.taught)
         return self
+
+    def _check_teacher(self, settings: Distillation) -> None:
+        """Checks that the teacher reads what is read here, with the same pieces, and has states as wide."""
+        teacher = self._described(teachers.KNOB)
+        pieces = self._other_pieces(teacher)
+        teachers.check(settings, self.format, self.model, teacher.model, teacher.objectives, pieces)
 
     def _check_start(self) -> None:
         """Checks that the weights of the training that this one starts from exist and fit.
@@ -86,18 +111,21 @@ class System(Settings):
         if self.training.warm_start:
             both = "training.warm_start says as well which weights the training starts from. Leave one of them out."
             raise ConfigError([Problem("training.start", both)])
-        ancestor = self._started_from()
+        ancestor = self._described("training.start")
         is_remapped = self.training.vocabulary == "remapped"
         wrong = self._unmappable(ancestor) if is_remapped else self._other_pieces(ancestor)
+        if chosen := self.training.start_layers:
+            check_layers(chosen, self.model, ancestor.model)
+        given = with_layers(ancestor.model, chosen, self.model)
         wrong |= {
             f"model.{path}": f"must be {self.model.get(path)!r} as here: weights would have another shape"
-            for path in shaping(self.model, ancestor.model, self.data.tokenizer.vocab_size)
+            for path in shaping(self.model, given, self.data.tokenizer.vocab_size)
         }
         if wrong:
             raise ConfigError(Problem(f"training.start.{path}", message) for path, message in wrong.items())
 
     def _other_pieces(self, ancestor: Self) -> dict[str, str]:
-        """In what the tokenizer of another system differs, by path below its start."""
+        """In what the tokenizer of a parent differs, and why it must not, by path below its description."""
         ours, theirs = self.data.tokenized_by, ancestor.data.tokenized_by
         text = "must be as here, or ids would mean other words. With training.vocabulary remapped it may differ"
         wrong = {f"data.tokenizer.{path}": text for path in diff(ours, theirs)}
@@ -175,45 +203,66 @@ class System(Settings):
     def ancestor(self) -> Self | None:
         """The system whose weights initialise this one; None if training starts from random weights."""
         if self.training.start:
-            return self._started_from()
+            return self._described("training.start")
         *earlier, depth = self.training.warm_start or (None,)
         if depth is None:
             return None
         return self.but(**{"model.num_layers": depth, "training.warm_start": list(earlier)})
 
-    def _started_from(self) -> Self:
-        """What `Training.start` describes.
+    def parents(self) -> dict[Role, Parent]:
+        """The trainings whose weights this one reads."""
+        found: dict[Role, Parent] = {
+            role: Parent(self._described(knob), self.get(knob).get(SEED)) for role, knob in self._descriptions().items()
+        }
+        if self.training.warm_start and (shallower := self.ancestor()):
+            found["start"] = Parent(shallower, None)
+        return found
+
+    def _descriptions(self) -> dict[Role, str]:
+        """The knobs that describe parents, by role."""
+        told: dict[Role, str] = {}
+        if self.training.start:
+            told["start"] = "training.start"
+        if self.objectives.taught is not None:
+            told["teacher"] = teachers.KNOB
+        return told
+
+    def _described(self, knob: str) -> Self:
+        """The system that the description at a knob is of.
 
         Raises:
-            ConfigError: With every bad knob, its path below ``training.start``.
+            ConfigError: With every bad knob, its path below that one.
         """
-        start = self.training.start
-        if "training" in start:
+        described = self.get(knob)
+        if "training" in described:
             text = "cannot be given as a whole. Name its knobs, such as training.steps and training.start"
-            raise ConfigError([Problem("training.start.training", text)])
+            raise ConfigError([Problem(f"{knob}.training", text)])
+        if (seed := described.get(SEED)) is not None and (type(seed) is not int or seed < 0):
+            text = f"must be a whole number from 0, not {seed!r}. Left out it is that of the run"
+            raise ConfigError([Problem(f"{knob}.{SEED}", text)])
         try:
-            return self.but(**{**_OWN_ALONE, **start})
+            return self.but(**{**_OWN_ALONE, **knobs(described)})
         except ConfigError as error:
-            raise ConfigError(
-                Problem(".".join(filter(None, ("training.start", p.path))), p.message) for p in error.problems
-            ) from None
+            wrong = [Problem(".".join(filter(None, (knob, p.path))), p.message) for p in error.problems]
+            raise ConfigError(wrong) from None
 
     def resolved(self) -> Self:
-        """The system in full, the values of its start included."""
+        """The system in full, the values of its parents included."""
         full = super().resolved()
-        if not self.training.start:
-            return full
-        try:
-            before = self._started_from().resolved()
-        except ConfigError:  # it is resolved already: a part without effect may hold a value that no file may give
-            return full
-        start = {path: as_data(before.get(path)) for path in ("training.steps", *self.training.start)}
-        if "training.start" in start:  # of a chain each start stands as its difference from the link behind it
-            start["training.start"] = before._bare()["training"].get("start", {})
-        return full.model_copy(update={"training": full.training.model_copy(update={"start": start})})
+        for knob in self._descriptions().values():
+            described = self.get(knob)
+            try:
+                before = self._described(knob).resolved()
+            except ConfigError:  # it is resolved already: a part without effect may hold a value that no file may give
+                continue
+            spelt = {path: as_data(before.get(path)) for path in ("training.steps", *knobs(described))}
+            if "training.start" in spelt:  # of a chain each start stands as its difference from the link behind it
+                spelt["training.start"] = before._bare()["training"].get("start", {})
+            full = replaced(full, knob, spelt | {name: described[name] for name in (SEED,) if name in described})
+        return full
 
     def _bare(self) -> dict[str, Any]:
-        """As for all settings; of its start only the steps and what differs, so that spelling out more is no change.
+        """As for all settings; of parents only the steps and what differs, so that spelling out more is no change.
 
         Where words of byte-level pieces are read, it has the number of the rule by which they begin, and with held-out
         pairs that of the classes of pieces.
@@ -223,10 +272,12 @@ class System(Settings):
             bare["data"]["tokenizer"]["words"] = words.OF_BYTES
         if kind in pair_edges.RECIPES and self.evaluation.pairs:
             bare["evaluation"]["pair_edges"] = pair_edges.RECIPES[kind]
-        if start := self.training.start:
-            own = {path: as_data(self.get(path)) for path in start if path != "training.steps"}
-            own |= {path: value for path, value in _OWN_ALONE.items() if path in start}
-            bare["training"]["start"] = {path: value for path, value in start.items() if own.get(path, own) != value}
+        for knob in self._descriptions().values():
+            *above, name = knob.split(".")
+            part, described = functools.reduce(lambda inner, key: inner[key], above, bare), self.get(knob)
+            own = {path: as_data(self.get(path)) for path in knobs(described) if path != "training.steps"}
+            own |= {path: value for path, value in _OWN_ALONE.items() if path in described}
+            part[name] = {path: value for path, value in described.items() if own.get(path, own) != value}
         return bare
 
     @property
@@ -238,7 +289,7 @@ class System(Settings):
     @property
     def continued_from(self) -> Self | None:
         """The system whose training this one continues; None if it starts from random or stacked weights."""
-        return self._started_from() if self.training.start else None
+        return self._described("training.start") if self.training.start else None
 
     @property
     def trunks(self) -> tuple[Self, ...]:
@@ -247,18 +298,25 @@ class System(Settings):
         return () if before is None else (before, *before.trunks)
 
     @property
+    def behind(self) -> tuple[Self, ...]:
+        """Every system that its settings describe, each once: a parent of any role, then those behind it."""
+        parents = [self._described(knob) for knob in self._descriptions().values()]
+        found = {canonical(one.essence()): one for parent in parents for one in (parent, *parent.behind)}
+        return tuple(found.values())
+
+    @property
     def corpora(self) -> tuple[str, ...]:
-        """Every corpus behind a training: of its text, of its tokenizer, and of those that it starts from."""
-        return tuple(dict.fromkeys(name for system in (self, *self.trunks) for name in system.data.named))
+        """Every corpus behind a training: of its text, of its tokenizer, and of its parents."""
+        return tuple(dict.fromkeys(name for system in (self, *self.behind) for name in system.data.named))
 
     @property
     def probed(self) -> tuple[str, ...]:
-        """The probes of this training and of those that it starts from."""
-        return tuple(dict.fromkeys(name for system in (self, *self.trunks) for name in system.evaluation.probes))
+        """The probes of this training and of its parents."""
+        return tuple(dict.fromkeys(name for system in (self, *self.behind) for name in system.evaluation.probes))
 
     def data_seed(self, seed: int) -> int:
-        """The seed of order and noise: a continued training does not see again what those before saw, in that order."""
-        return continued(seed, len(self.trunks))
+        """The seed of order and noise: a training does not see again what its parents saw, in that order."""
+        return continued(seed, len(self.trunks) or bool(self.objectives.taught))
 
     def rows_of_words(self) -> list[str]:
         """The names of the weights that have a row, or a number, for each piece of the vocabulary."""
@@ -409,7 +467,7 @@ class System(Settings):
 
         By tokens as if all were full; of lengths that are drawn the expected numbers.
         """
-        left = self.training.steps if steps is None else steps
+        left = self.training.last_step if steps is None else steps
         full, rows = self.format.sides * self.format.sequence_length, dict[int, float]()
         for length, most in self.format.phases(self.training.steps):
             each = (
@@ -449,27 +507,32 @@ class System(Settings):
         """Floating-point operations of the matrix products of a training, backward = 2 x forward.
 
         By formula, so that ten thousand cells are planned in seconds; tests compare it with torch's own counter. The
-        last layer counts in full, as in papers, although a step spares what no objective reads of it.
+        last layer counts in full, as in papers, although a step spares what no objective reads of it. Of a teacher the
+        forward passes count.
 
         Args:
             shown: Positions -> rows of so many positions; by default those of the whole training.
         """
         size = self.model.size(self.data.tokenizer.vocab_size)
-        total = 0.0
+        total, distillation = 0.0, self.objectives.taught
+        teacher = self._described(teachers.KNOB).model if distillation else None
         for positions, rows in (self.shown() if shown is None else shown).items():
             queries = self.objectives.corrupter.expected_queries(positions)
             forward = self.model.flops_per_sequence(positions, queries)
             forward += self.objectives.flops_per_sequence(positions, size, self.format.unpredicted(positions))
             total += 3.0 * forward * rows
+            if distillation and teacher:
+                hidden = self.objectives.corrupter.expected_hidden(positions)
+                total += rows * teachers.flops(distillation, teacher, size.vocab_size, hidden, positions)
         return total
 
     def tokens_per_step(self) -> float:
         """Positions presented in one optimiser step, the mean over a training."""
-        return self.tokens() / self.training.steps
+        return self.tokens() / self.training.last_step
 
     def flops_per_step(self) -> float:
         """Floating-point operations of one optimiser step, the mean over a training."""
-        return self.flops() / self.training.steps
+        return self.flops() / self.training.last_step
 
     def flops_per_token(self) -> float:
         """Floating-point operations per presented position."""

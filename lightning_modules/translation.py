@@ -25,6 +25,9 @@ def check(model: Backbone, objectives: Objectives, form: InputFormat, data: Data
         kind = model.get("kind")
         needs = f"model.kind {kind} reads a source, which format.kind {form.kind} does not give: set it to seq2seq"
         wrong = [needs] if SOURCE in model.supports else []
+        if evaluation.translations:
+            text = f"evaluation.translations {evaluation.translations} are of sources, which format.kind {form.kind}"
+            wrong.append(f"{text} does not give: set it to 0")
     if wrong:
         raise ValueError("; ".join(wrong))
 

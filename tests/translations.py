@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from lightning_modules.backbones import EncoderDecoder
+from lightning_modules.backbones import EncoderDecoder, RecurrentEncoderDecoder
 from lightning_modules.batch import Example, Tokens
 from lightning_modules.objectives import LanguageModel
 from lightning_modules.system import System
@@ -51,6 +51,18 @@ def tiny_system(corpus: str, **changes: object) -> System:
     )
 
 
+RECURRENT = {
+    "model": {
+        "kind": "lstm_encoder_decoder",
+        "num_layers": 2,
+        "hidden_size": 16,
+        "embedding_size": None,
+        "embedding_norm": False,
+        "init_std": 0.3,
+    }
+}
+
+
 def settings(**knobs: object) -> EncoderDecoder:
     """A tiny encoder-decoder without dropout."""
     own = {
@@ -66,6 +78,20 @@ def settings(**knobs: object) -> EncoderDecoder:
         "init_std": 0.3,
     }
     return EncoderDecoder(**(own | knobs))
+
+
+def recurrent(**knobs: object) -> RecurrentEncoderDecoder:
+    """Tiny LSTMs that translate, without dropout."""
+    own = {
+        "num_layers": 2,
+        "hidden_size": 16,
+        "embedding_size": None,
+        "embedding_dropout": 0.0,
+        "dropout": 0.0,
+        "embedding_norm": False,
+        "init_std": 0.3,
+    }
+    return RecurrentEncoderDecoder(**(own | knobs))
 
 
 def side(ids: torch.Tensor, real: torch.Tensor) -> Tokens:

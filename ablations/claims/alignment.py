@@ -227,7 +227,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 def _why(cells: Sequence[Cell], runs: Sequence[Sequence[Record]], metric: str) -> str:
     """Why runs are not aligned, as a phrase; empty if they are."""
-    if any(cell.system.ancestor() for cell in cells):
+    if any(cell.system.parents() for cell in cells):
         return NO_CROSSING
     for cell, side in zip(cells, runs, strict=True):
         found = [crossing(of) for run in side if (of := curve(run, metric))]

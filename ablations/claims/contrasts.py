@@ -15,7 +15,7 @@ from ablations.literature.published_values import same
 from ablations.measurements import pairs, trunks, variances
 from ablations.measurements.derived import DERIVED
 from ablations.measurements.example_scores import scores
-from ablations.measurements.measurements import BySeed, Measurements, lineage
+from ablations.measurements.measurements import BySeed, Measurements
 from ablations.measurements.references import compared
 from ablations.measurements.selection import side_of
 from ablations.measurements.sides import Compared, comparable, one_text
@@ -49,7 +49,8 @@ class Sides:
         missing: Why a side has no cell; empty if all have one.
         apart: Why sides cannot be compared at all, such as different held-out text; empty if they can.
         apart_for: The same as a reason.
-        trunks: The runs that its runs continue; they are behind the verdict too.
+        trunks: The pretrainings that its runs continue or are taught by; they are behind the verdict too.
+        continued: Whether some of its runs continue one.
     """
 
     names: tuple[str, ...]
@@ -67,6 +68,7 @@ class Sides:
     apart: str = ""
     apart_for: Reason = Reason.NONE
     trunks: tuple[str, ...] = ()
+    continued: bool = False
 
     @property
     def n(self) -> int:
@@ -133,7 +135,8 @@ def collect(table: Measurements, claim: Claim) -> Sides:
         begun=all(any(table.get(run.id) for run in runs) for runs in measuring),
         apart=apart,
         apart_for=apart_for,
-        trunks=tuple(dict.fromkeys(trunk.id for runs in measuring for run in runs for trunk in trunks.trunks_of(run))),
+        trunks=tuple(dict.fromkeys(one.id for runs in measuring for run in runs for one in trunks.shared_by(run))),
+        continued=any(trunks.trunks_of(run) for runs in measuring for run in runs),
     )
 
 
@@ -169,7 +172,7 @@ def measuring_runs(cell: Cell, metric: str) -> tuple[Run, ...]:
 
 def _outcome(run: Run, table: Measurements) -> str:
     """How a run ended without a result, or the run that it starts from; empty if neither did."""
-    records = [table.get(member.id) for member in lineage(run)]
+    records = [table.get(member.id) for member in run.lineage]
     return next((record.outcome for record in records if record and record.outcome in _LOST), "")
 
 
@@ -187,7 +190,7 @@ def _lost(runs: Sequence[Run] | Any, table: Measurements) -> tuple[str, ...]:
 
 def _behind(measuring: Sequence[Sequence[Run]], compared: Compared) -> tuple[str, ...]:
     used = (run for runs, side in zip(measuring, compared.sides, strict=True) for run in runs if run.seed in side)
-    return tuple(dict.fromkeys(member.id for run in used for member in lineage(run)))
+    return tuple(dict.fromkeys(member.id for run in used for member in run.lineage))
 
 
 def _apart(claim: Claim, cells: Sequence[Cell], measuring: Sequence[Sequence[Run]]) -> tuple[Reason, str]:

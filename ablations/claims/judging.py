@@ -223,7 +223,7 @@ class _Judged:
             proxy="; ".join(filter(None, (claim.proxy, _own_split(claim)))),
             runs=sides.runs,
             computing=computing([id for id in sides.behind if id not in sides.trunks], measured),
-            continued=bool(sides.trunks),
+            continued=sides.continued,
             trunks=computing([id for id in sides.behind if id in sides.trunks], measured),
             floors=case.floors,
             unlearned=case.unlearned,

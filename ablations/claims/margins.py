@@ -14,7 +14,13 @@ from ablations.schema.claim import Claim
 from lightning_modules.tasks import TASKS
 
 SIZED = (">", "~", "interaction")  # relations that take a margin: differences in the metric's own unit
-RULES_OF_THUMB = {"nats": 0.02, "share": 0.015, "correlation": 0.015, "mean score": 0.015}  # unit -> margin
+RULES_OF_THUMB = {
+    "nats": 0.02,
+    "share": 0.015,
+    "correlation": 0.015,
+    "mean score": 0.015,
+    "points": 0.5,
+}  # unit -> margin
 PUBLISHED = "the published effect"
 _PERCENT = 100.0
 

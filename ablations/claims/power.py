@@ -37,6 +37,7 @@ ASSUMED = {
     "share": 0.01,
     "correlation": 0.02,
     "mean score": 0.01,
+    "points": 0.6,
 }  # unit -> sd of a run, without a pilot
 _SPREAD = 0.6  # sd of distances from the median, in those of a run (normal: sqrt(1 - 2 / pi))
 _NONE = 0.05  # a power of equality below this is none

@@ -92,13 +92,20 @@ def _of_task(system: "System", task: str, changes: dict[str, Any]) -> list[dict[
 def _print_system(system: "System", form: Format) -> None:
     from ablations.core.formatting import quantity
     from lightning_modules.config import flat, paths
+    from lightning_modules.footprint import exchanged
 
     docs, knobs = paths(type(system)), flat(system.resolved())
     if form is Format.table:
         rows = [{"part": part, "parameters": f"{count:,}"} for part, count in system.parameters_by_part().items()]
         listing([*rows, {"part": "all", "parameters": f"{system.parameters():,}"}], form, "part")
+        gradients = exchanged(system)
         for line in _printed(system):
             echo(f"  {line}")
+        weights, moments = (f"{count / 1e6:,.1f} MB" for count in (gradients, system.optimizer.moments * gradients))
+        echo(
+            f"  {weights} of weights, {weights} of gradients, {moments} of moments ({system.optimizer.algorithm}). "
+            f"Devices that share a training sum up {weights} of gradients per step"
+        )
         means = ", means over steps of several lengths" * (len(system.shown()) > 1)
         echo(
             f"  {quantity(system.flops_per_token())} FLOPs per token, {quantity(system.flops_per_step())} per step "

@@ -1,6 +1,7 @@
 """``ablations translate``: translations that a trained encoder-decoder writes."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,7 +10,7 @@ from ablations.commands.terminal import As, Format, Results, Train, aside, listi
 
 if TYPE_CHECKING:
     from ablations.core.store import Records
-    from lightning_modules.generation.translate import Beam
+    from lightning_modules.generation.translate import Beam, Translator
 
 
 def command(
@@ -19,6 +20,10 @@ def command(
     length_penalty: Annotated[
         float, typer.Option("--length-penalty", help="Exponent of the length penalty. 0 is none.")
     ] = 0.6,
+    attention: Annotated[
+        Path | None,
+        typer.Option("--attention", help="Draw what the first translation attends to, as .svg or .png."),
+    ] = None,
     train: Train = False,
     results_dir: Results = None,
     form: As = Format.table,
@@ -26,17 +31,26 @@ def command(
     """Translates sentences in the direction that a run was trained on."""
     with reporting_errors():
         from ablations.core.store import Records
+        from lightning_modules.config import ConfigError
         from lightning_modules.generation.translate import Beam
 
+        if attention is not None and attention.suffix not in (".svg", ".png"):
+            raise ConfigError([f"--attention {attention} is no picture. Let its name end in .svg or .png."])
         beam = Beam(width, length_penalty)
         beam.check()
         with aside(form):
-            shown = translated(model, Records(results_dir), text, beam, train=train)
+            shown = translated(model, Records(results_dir), text, beam, train=train, picture=attention)
         listing(shown, form, "translation")
 
 
 def translated(
-    prefix: str, records: "Records", sentences: Sequence[str], beam: "Beam", *, train: bool = False
+    prefix: str,
+    records: "Records",
+    sentences: Sequence[str],
+    beam: "Beam",
+    *,
+    train: bool = False,
+    picture: Path | None = None,
 ) -> list[dict[str, Any]]:
     """A row for each sentence: the sentence, its translation and its score in nats.
 
@@ -46,6 +60,7 @@ def translated(
         sentences: What is translated, with single spaces as training text is.
         beam: How.
         train: Whether to train the run again if its weights are missing.
+        picture: The file for what the first translation attends to.
 
     Raises:
         ConfigError: If there is no such run, it translates nothing, or a sentence is empty or too long.
@@ -63,6 +78,9 @@ def translated(
     rows = [encoder.fast.encode(text, add_special_tokens=False).ids for text in texts]
     translator = Translator.of(pretrained(run.system, weights(record, records, train)), run.system, encoder.vocabulary)
     found = translator.translate(rows, beam)
+    if picture is not None:
+        names = [[encoder.fast.decode([piece]) for piece in ids] for ids in (rows[0], found[0].ids)]
+        _draw(translator, rows[0], found[0].ids, names, picture, f"run {record.id[:8]}")
     return [
         {
             "sentence": text,
@@ -71,3 +89,20 @@ def translated(
         }
         for text, best in zip(texts, found, strict=True)
     ]
+
+
+def _draw(
+    translator: "Translator", source: list[int], target: list[int], names: list[list[str]], picture: Path, small: str
+) -> None:
+    """Draws the attention of the last layer that attends to a source, each row of which sums to 1."""
+    from ablations.figures.style import save
+    from ablations.inspection.attention_figure import of_source
+    from lightning_modules.analysis.attention_maps import source_attention
+    from lightning_modules.batch import Unsupported
+    from lightning_modules.config import ConfigError
+
+    try:
+        weights = source_attention(translator.backbone, translator.read(source, target))[-1][0]
+    except Unsupported as error:
+        raise ConfigError([str(error)]) from None
+    save(of_source(weights.numpy(), [*names[0], "[end]"], [*names[1], "[end]"], small), picture)

@@ -1,5 +1,12 @@
 """The metrics of a run: the names that grids, claims and tables use, with descriptions."""
 
+TRANSLATORS = {  # method without a network -> what it is called
+    "copy": "the source, copied",
+    "nearest": "the nearest training source, its translation",
+    "word_by_word": "words one by one, IBM model 1",
+    "best_simple": "the best of these simple methods",
+}
+
 _PAIRS = {  # ending of a metric of held-out pairs -> whose share of correct answers it is
     "majority": "the majority class",
     "lengths": "a linear classifier of the lengths of both segments",
@@ -24,6 +31,12 @@ def _asked(name: str, question: str) -> dict[str, str]:
         **{f"heldout.{name}_{ending}": f"the same share for {method}" for ending, method in _PAIRS.items()},
         f"heldout.{name}_best_simple_auc": f"the highest {auc} of these simple methods",
     }
+
+
+def _scored(name: str, text: str) -> dict[str, str]:
+    """The metrics of one score of translations."""
+    of_methods = {f"heldout.{name}_{method}": f"the same for {told}" for method, told in TRANSLATORS.items()}
+    return {f"heldout.{name}": text} | of_methods
 
 
 METRICS: dict[str, str] = {
@@ -82,6 +95,17 @@ METRICS: dict[str, str] = {
     "heldout.sentence_accuracy": "heldout.nsp_accuracy of a run trained on random negatives, "
     "heldout.sop_accuracy of one trained on swapped ones: the question that its sentence objective asks",
     "heldout.sentence_majority": "the same share for the majority class",
+    **_scored("bleu", "BLEU of translations of held-out sources, cased and detokenised (sacrebleu), 0 to 100"),
+    "heldout.bleu_short": "the same for the third of the sources with the fewest words",
+    "heldout.bleu_middle": "the same for the middle third of the sources by words",
+    "heldout.bleu_long": "the same for the third of the sources with the most words",
+    "heldout.bleu_long_minus_short": "BLEU of the third with the most words minus that of the third with the fewest",
+    **_scored("chrf", "chrF of these translations (sacrebleu), 0 to 100"),
+    "heldout.translations": "number of these translations",
+    "heldout.translation_length": "words of these translations over those of the references",
+    "heldout.copied_words": "share of their words that the source has and the reference lacks, 0 to 1",
+    "heldout.repeated_bigrams": "share of their pairs of neighbouring words that the translation had before, 0 to 1",
+    "heldout.repeated_bigrams_reference": "the same share of the references, 0 to 1",
     "heldout.plateau": "whether the model is no better than the bigram baseline",
     "layers.angle": "angle between input and output of a layer, degrees, mean over layers",
     "layers.distance": "L2 distance between input and output of a layer, mean over layers",
@@ -116,6 +140,7 @@ COSTS = EXACT | {
 }
 HELDOUT = ("heldout.loss", "heldout.next_loss", "heldout.previous_loss")  # of masked models, of one-directional models
 BY_SEQUENCE = (*HELDOUT, "heldout.joint_loss", "heldout.joint_alone_loss", "heldout.joint_filled_loss")  # kept for each
+TRANSLATED = ("heldout.bleu", "heldout.chrf")  # which simple methods have too
 PER_BYTE = "nats_per_byte"  # ending of losses per byte of the original text
 WORDS = (
     "heldout.word_",

@@ -100,6 +100,34 @@ def one_head(weights: np.ndarray, prior: np.ndarray, pieces: Sequence[str], wher
     return figure
 
 
+def of_source(weights: np.ndarray, source: Sequence[str], target: Sequence[str], subtitle: str = "") -> Figure:
+    """What a translation attends to in its source: one panel a head, a row for each piece that is written.
+
+    Args:
+        weights: ``[head t s]``; rows sum to 1.
+        source: The pieces of the source.
+        target: The pieces of the translation, the end included.
+        subtitle: Small print.
+    """
+    heads, size = len(weights), min(8.5, 150 / max(len(source), len(target)))
+    columns = min(heads, 2)
+    with mpl.rc_context(STYLE):
+        figure = blank(0.8 + 3.4 * -(-heads // columns))
+        panels = figure.subplots(-(-heads // columns), columns, squeeze=False, sharex=True, sharey=True)
+        for number, axes in enumerate(panels.flat):
+            if number >= heads:
+                axes.set_visible(False)
+                continue
+            image = _picture(axes, weights[number], np.ones_like(weights[number]))
+            axes.set_title(f"head {number + 1}" if heads > 1 else "attention", loc="center")
+            axes.set_xticks(range(len(source)), [shown(piece, 12) for piece in source], rotation=90, fontsize=size)
+            axes.set_yticks(range(len(target)), [shown(piece, 12) for piece in target], fontsize=size)
+            axes.tick_params(length=0, labelbottom=True, labelleft=True)
+        _scale(figure, image, panels)
+        titles(figure, "What each piece of the translation attends to in its source", subtitle)
+    return figure
+
+
 def _picture(axes: Axes, weights: np.ndarray, prior: np.ndarray) -> AxesImage:
     axes.grid(visible=False)
     axes.set_facecolor("#e6e6e6")

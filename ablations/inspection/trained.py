@@ -71,7 +71,7 @@ def weights(record: Record, records: Records, train: bool) -> Path:
             ]
         )
     try:
-        watch = Watch(records.work_folder(record.id), None, lambda progress: None, lambda: False)
+        watch = Watch(records.work_folder(record.id), {}, lambda progress: None, lambda: False)
         return worker.weights_of(record.run(), records, watch)
     except worker.NotReproducedError as error:
         raise ConfigError([str(error)]) from None

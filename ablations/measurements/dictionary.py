@@ -20,6 +20,8 @@ _UNITS = (  # the first matching ending counts
     ("nats_per_byte", "nats/byte"),
     ("perplexity", "perplexity"),
     (".words", "words"),
+    (".translations", "sentences"),
+    (".translation_length", "times"),
     ("plateau", "0 or 1"),
     ("all_equal", "0 or 1"),
     ("parameters", "parameters"),
@@ -40,6 +42,7 @@ _UNITS = (  # the first matching ending counts
     ("mean", "mean score"),
     ("", "share"),
 )
+_BEGINNINGS = (("heldout.bleu", "points"), ("heldout.chrf", "points"))  # which count before all endings
 _PLACEHOLDER = re.compile(r"<\w+>")
 
 
@@ -80,6 +83,8 @@ def dictionary() -> tuple[Meaning, ...]:
     trained = [Meaning("train.<objective>", "nats", objective, "`metrics` of a pretraining")]
     probing = "seconds of reading the states by probes, not part of the seconds of training"
     costs.append(_meaning(f"{COST}probes_seconds", probing, "`cost`"))
+    translating = "seconds of translating held-out sources and of scoring them, not part of the seconds of training"
+    costs.append(_meaning(f"{COST}translations_seconds", translating, "`cost`"))
     return (*exact, *costs, *trained, *_of_probes(), *_of_zero_shot(), *_of_tasks())
 
 
@@ -154,7 +159,8 @@ def _measures() -> dict[str, str]:
 
 def _meaning(name: str, text: str, source: str) -> Meaning:
     measure = ".".join(name.split(".")[:2])  # a simple method has the unit of its metric
-    unit = next(unit for ending, unit in _UNITS if measure.endswith(ending))
+    begun = (unit for beginning, unit in _BEGINNINGS if measure.startswith(beginning))
+    unit = next(begun, next(unit for ending, unit in _UNITS if measure.endswith(ending)))
     return Meaning(name, unit, text, source)
 
 

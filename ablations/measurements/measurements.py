@@ -226,12 +226,7 @@ def _first_seeds(cell: Cell, count: int) -> Cell:
 def _ids(cells: tuple[Cell, ...]) -> Iterator[str]:
     for cell in cells:
         for run in (*cell.work, *(run for trial in cell.search for run in trial.work)):
-            yield from (ancestor.id for ancestor in lineage(run))
-
-
-def lineage(run: Run) -> list[Run]:
-    """A run and the runs that it starts from."""
-    return [run, *(lineage(run.parent) if run.parent is not None else ())]
+            yield from (member.id for member in run.lineage)
 
 
 def device_class(record: Record) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ablations.core.metrics import HELDOUT, PER_BYTE
+from ablations.core.metrics import HELDOUT, PER_BYTE, TRANSLATED, TRANSLATORS
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.probe_metrics import GAIN, OF_LAYERS, OF_RETRIEVAL, probe_of
 from ablations.schema.cell import Cell
@@ -22,6 +22,7 @@ SAME = ", same labels"  # ends the name of a method that learned from no more la
 RANDOM, WORD_COUNTS = "own random weights", "ridge regression on words"
 _LAYERS = {"embeddings": "embeddings", "middle": "layer half-way up", "last": "last layer"}
 _NO_MODEL = (f"bigram_{PER_BYTE}", f"length_{PER_BYTE}")
+_OF_TRANSLATIONS = TRANSLATORS | {"best_simple": BEST}
 PAIRS = {  # how a simple method of pairs ends its metric's name -> what it is called
     "majority": "majority class",
     "edges": "lengths and edges",
@@ -46,6 +47,8 @@ def references(metric: str) -> dict[str, str]:
         return {BIGRAM: f"{metric.removesuffix(PER_BYTE)}bigram_{PER_BYTE}"}
     if name in ("nsp_accuracy", "sop_accuracy"):
         return {method: f"heldout.{name[:3]}_{ending}" for ending, method in PAIRS.items()}
+    if metric in TRANSLATED:
+        return {text: f"{metric}_{method}" for method, text in _OF_TRANSLATIONS.items()}
     if name == "sentence_accuracy":
         return {PAIRS["majority"]: "heldout.sentence_majority"}
     if name in ("nsp_auc", "sop_auc"):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ablations.core.metrics import WORDS
+from ablations.core.metrics import TRANSLATED, WORDS
 from ablations.measurements.measurements import BySeed
 from ablations.schema.cell import Cell
 from lightning_modules.config import identity
@@ -52,6 +52,10 @@ def _heldout_text(cell: Cell, metric: str) -> dict[str, Any]:
         return {name: text[name] for name in ("length", "rate")} | {
             "corpora": system.data.corpora,
             "words": system.evaluation.words,
+        }
+    if metric.startswith(TRANSLATED):  # detokenised, whatever the pieces
+        return {"corpora": system.data.corpora, "length": form.sequence_length} | {
+            "translations": system.evaluation.translations
         }
     if metric.startswith(_OF_NEIGHBOURS):
         return text | {"break_mode": form.break_mode, "neighbours": system.evaluation.neighbours, "rate": 0}

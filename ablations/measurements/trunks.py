@@ -9,7 +9,6 @@ Readings of one model in several ways share its chance likewise: they are compar
 
 from collections.abc import Iterable, Sequence, Set
 
-from ablations.measurements.measurements import lineage
 from ablations.schema.cell import Cell
 from ablations.schema.run import Run
 from lightning_modules.zero_shot.table import ZERO_SHOT
@@ -21,18 +20,34 @@ FROM_SCRATCH = "from random weights"
 def trunks_of(run: Run) -> tuple[Run, ...]:
     """The runs that the pretraining behind a run continues, one after the other, the nearest first."""
     pretrained = _pretraining(run)
-    before = pretrained.parent if pretrained is not None and pretrained.system.training.start else None
+    before = pretrained.start if pretrained is not None and pretrained.system.training.start else None
     return () if before is None else (before, *trunks_of(before))
 
 
-def _pretraining(run: Run) -> Run | None:
-    return next((member for member in lineage(run) if member.kind == "pretrain"), None)
+def shared_by(run: Run) -> tuple[Run, ...]:
+    """The pretrainings behind the one of a run that it shares with others: its trunks and teachers, each once."""
+    pretrained = _pretraining(run)
+    if pretrained is None or pretrained.system.training.warm_start:
+        return ()
+    return tuple(member for member in pretrained.lineage[1:] if member.kind == "pretrain")
+
+
+def _pretraining(run: Run | None) -> Run | None:
+    while run is not None and run.kind != "pretrain":
+        run = run.start
+    return run
 
 
 def _root(run: Run) -> str:
-    """The id of the first of the trunks behind a run, whose chance all share that start from it; empty without one."""
-    *_, root = ("", *(trunk.id for trunk in trunks_of(run)))
-    return root
+    """The id of the first training whose chance is behind a run, shared by all that start from it; empty without one.
+
+    That is the first of its trunks. A run from random weights that has a teacher has the chance of its teacher.
+    """
+    pretrained = _pretraining(run)
+    if pretrained is None or pretrained.system.training.warm_start:
+        return ""
+    before = pretrained.start or pretrained.by_role.get("teacher")
+    return "" if before is None else _root(before) or before.id
 
 
 def _origin(run: Run, roots: Set[str]) -> str:
@@ -62,7 +77,7 @@ def _block(run: Run) -> str:
     if root := _root(run):
         return root
     task = ZERO_SHOT.get(run.task or "")
-    return run.parent.id if task and task.of_weights and run.parent is not None else ""
+    return run.start.id if task and task.of_weights and run.start is not None else ""
 
 
 def ask_different_questions(sides: Sequence[Iterable[Run]]) -> bool:

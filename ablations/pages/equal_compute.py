@@ -262,7 +262,7 @@ def sheets(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None
 
 def _crossings(cell: Cell, measured: Measurements) -> list[Crossing]:
     """The crossings of a cell's finished runs with curves; none of runs that start from the weights of others."""
-    if cell.system.ancestor() is not None:
+    if cell.system.parents():
         return []
     found = (curve(run, _metric(measured)) for run in measured.finished(cell).values())
     return [crossing(of) for of in found if of]

@@ -99,14 +99,13 @@ def _measured(task: Task, cell: Cell, measured: Measurements) -> dict[str, Any]:
 
 
 def _before(run: Run, measured: Measurements) -> float | None:
-    """Seconds of computing before a fine-tuning: pretraining or word vectors; None if a record is missing."""
-    record = measured.get(run.id)
-    if record is None or "seconds" not in record.cost:
+    """Seconds of computing before a fine-tuning: its parents or word vectors; None if a record is missing."""
+    costs = [record.cost if (record := measured.get(member.id)) else {} for member in run.lineage]
+    if any("seconds" not in cost for cost in costs):
         return None
-    if run.parent is None:
-        return record.cost.get("word_vectors_seconds", 0.0)
-    earlier, parent = _before(run.parent, measured), measured.get(run.parent.id)
-    return None if earlier is None or parent is None else earlier + parent.cost["seconds"]
+    roots = (cost for cost, member in zip(costs, run.lineage, strict=True) if not member.parents)
+    vectors = sum(cost.get("word_vectors_seconds", 0.0) for cost in roots)
+    return sum((cost["seconds"] for cost in reversed(costs[1:])), vectors)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

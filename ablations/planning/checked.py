@@ -35,11 +35,10 @@ def kept(
     place = identity([cls.__name__, *(str(file) for file, _ in states[:1])])[:16]
     path = cache() / "checked" / f"{name}-{place}.json"
     key = identity([[str(file), state] for file, state in states] + [code()])
-    if (found := cached.recalled(path, key)) is not None:
-        return tuple(cls.model_validate(_tuples(data)) for data in found)
-    settings = check()
-    cached.remember(path, key, [each.to_dict() for each in settings])
-    return settings
+    if (found := cached.recalled(path, key)) is None:
+        found = [each.to_dict() for each in check()]
+        cached.remember(path, key, found)
+    return tuple(cls.model_validate(_tuples(data)) for data in found)
 
 
 def code() -> str:

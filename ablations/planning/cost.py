@@ -48,7 +48,7 @@ def _architecture(system: System) -> tuple[Any, ...]:
 
 @once
 def _shape(part: Settings) -> tuple[Any, ...]:
-    return tuple(leaf for leaf in flat(part.resolved()).items() if not isinstance(leaf[1], float))
+    return tuple(leaf for leaf in flat(part.resolved()).items() if not isinstance(leaf[1], (float, dict)))
 
 
 def costs(runs: Sequence[Run]) -> dict[str, Cost]:
@@ -69,7 +69,7 @@ def _pretraining(system: System, sizes: dict[tuple[Any, ...], dict[str, int]]) -
     architecture = _architecture(system)
     if architecture not in sizes:
         sizes[architecture] = system.parameters_by_part()
-    parts, steps = sizes[architecture], system.training.steps
+    parts, steps = sizes[architecture], system.training.last_step
     return Cost(sum(parts.values()), steps, system.tokens(), system.flops(), parts.get("embeddings", 0))
 
 

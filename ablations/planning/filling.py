@@ -8,7 +8,7 @@ from ablations.planning.cells import has_part, varied
 from ablations.planning.checks.scale_checks import TRIED, as_bert
 from ablations.planning.scale_files import available, merged
 from ablations.planning.scales import lineage
-from ablations.schema.grid import AFTERWARDS, FINETUNING, MEASURING, START, SYSTEM_AXIS, Grid
+from ablations.schema.grid import AFTERWARDS, FINETUNING, MEASURING, PARENTS, SYSTEM_AXIS, Grid
 from ablations.schema.scale import Scale, ScaleFile
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.system import System
@@ -83,18 +83,17 @@ def _entry(grid: Grid, files: Sequence[ScaleFile]) -> Scale:
     base = _base(grid, own, merged(files, pinned=SYSTEM_AXIS not in grid.axes))
     knobs = _without(taken.set, newer & base.keys())
     own = own.model_copy(update={"set": knobs, "base": base})
-    if _is_trunk(grid, taken, files[place:]):
-        own = own.model_copy(update={"set": {**knobs, START: _start(grid, own, files)}})
-    return own
+    named = {knob: _trunk(knob, grid, own, files) for knob in PARENTS if _is_trunk(knob, grid, taken, files[place:])}
+    return own.model_copy(update={"set": {**knobs, **named}}) if named else own
 
 
-def _is_trunk(grid: Grid, taken: Scale, files: Sequence[ScaleFile]) -> bool:
-    """Whether an entry of a grid starts from its scale's trunk, by name or as the name was described before."""
-    start, has_trunk = taken.set.get(START), any(file.trunk for file in files)
+def _is_trunk(knob: str, grid: Grid, taken: Scale, files: Sequence[ScaleFile]) -> bool:
+    """Whether a knob of a grid's entry means its scale's trunk, by name or as the name was described before."""
+    start, has_trunk = taken.set.get(knob), any(file.trunk for file in files)
     if start == trunks.NAME or not (isinstance(start, Mapping) and has_trunk):
         return start == trunks.NAME
     try:
-        return start == _start(grid, taken, files)
+        return start == _trunk(knob, grid, taken, files)
     except ConfigError:  # of a base that the scale's trunk does not fit, such as an LSTM
         return False
 
@@ -103,7 +102,7 @@ def _without(knobs: Mapping[str, Any], paths: Set[str]) -> dict[str, Any]:
     return {path: value for path, value in knobs.items() if path not in paths}
 
 
-def _start(grid: Grid, entry: Scale, files: Sequence[ScaleFile]) -> dict[str, Any]:
+def _trunk(knob: str, grid: Grid, entry: Scale, files: Sequence[ScaleFile]) -> dict[str, Any]:
     """What describes the trunk of a scale to the cells of a grid.
 
     Raises:
@@ -113,11 +112,11 @@ def _start(grid: Grid, entry: Scale, files: Sequence[ScaleFile]) -> dict[str, An
     if described is None:
         able = ", ".join(name for name in available() if any(file.trunk for file in lineage(name))) or "none"
         text = f"the file of '{files[0].name}' has no 'trunk:'. Scales with one: {able}. Or describe it here."
-        raise ConfigError([Problem(f"scales.{files[0].name}.set.{START}", text)])
+        raise ConfigError([Problem(f"scales.{files[0].name}.set.{knob}", text)])
     system = SYSTEMS.get(grid.base, SYSTEMS[TRIED])
     own = {path: value for path, value in merged(files).items() if not path.startswith(AFTERWARDS)}
     own = {path: value for path, value in own.items() if has_part(system, path)}
-    return trunks.start(grid, entry, system.but(**{**own, **described}), described)
+    return trunks.description(knob, grid, entry, system.but(**{**own, **described}), described)
 
 
 def _base(grid: Grid, entry: Scale, knobs: Mapping[str, Any]) -> dict[str, Any]:

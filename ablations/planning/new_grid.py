@@ -96,7 +96,7 @@ def _text(axes: dict[str, list[Any]], base: System, question: str | None, knobs:
 def _trained_on(base: System) -> dict[str, Any]:
     """Objective and format of a base that is no masked language model, so that no scale's pins replace them."""
     if base.objectives.mlm is not None:
-        return _of_languages(base)
+        return _of_languages(base) | _without_parents(base)
     parts = {f"objectives.{name}": getattr(base.objectives, name) for name in type(base.objectives).model_fields}
     own = {path: part.model_dump(mode="json", exclude_defaults=True) for path, part in parts.items() if part}
     pins = {path: pin for name in scales.available() for path, pin in scales.read(name).pins.items()}
@@ -122,6 +122,13 @@ def _of_languages(base: System) -> dict[str, Any]:
     )
     measured = {"evaluation.probes": ["own_pairs"], "evaluation.words": 0, "evaluation.pairs": 0}
     return {path: as_data(base.get(path)) for path in named} | measured
+
+
+def _without_parents(base: System) -> dict[str, Any]:
+    """A base that other trainings begin, without them: no scale has a teacher of the published size."""
+    if not base.parents():
+        return {}
+    return {"objectives.distillation": None, "training.start": {}, "training.start_layers": []}
 
 
 def _of_kind(base: System) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from ablations.schema.run import Run
 
 
 def ordered(cells: Sequence[Cell]) -> tuple[Run, ...]:
-    """The distinct runs of cells: searches first, then seed by seed, each after its parent.
+    """The distinct runs of cells: searches first, then seed by seed, each after its parents.
 
     Cells with an unfinished search have no runs of their own yet.
     """
@@ -27,7 +27,7 @@ def ordered(cells: Sequence[Cell]) -> tuple[Run, ...]:
 
 
 def with_parents(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """Distinct runs in their order, each after its parent, of whatever task that is."""
+    """Distinct runs in their order, each after its parents, of whatever task these are."""
     distinct: dict[str, Run] = {}
     for run in runs:
         _put(run, distinct)
@@ -36,6 +36,6 @@ def with_parents(runs: Sequence[Run]) -> tuple[Run, ...]:
 
 def _put(run: Run, distinct: dict[str, Run]) -> None:
     if run.id not in distinct:
-        if run.parent is not None:
-            _put(run.parent, distinct)
+        for parent in run.by_role.values():
+            _put(parent, distinct)
         distinct[run.id] = run

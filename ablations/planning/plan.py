@@ -18,7 +18,7 @@ from ablations.core.machine import slots
 from ablations.core.store import Records, Snapshot, name_damaged
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.selection import as_printed, side_of
-from ablations.measurements.trunks import trunks_of
+from ablations.measurements.trunks import shared_by
 from ablations.planning import cells as grid_cells
 from ablations.planning import cost as costing
 from ablations.planning import filling, scales
@@ -217,10 +217,10 @@ class Plan:
 
     @cached_property
     def trunks(self) -> tuple[Run, ...]:
-        """The runs of no cell that pretrainings of the plan continue, searches included; of a chain all links."""
+        """The pretrainings of no cell that those of the plan continue or are taught by; of a chain all links."""
         own = {run.id for cell in self.cells for run in cell.work}
         pretrained = (run for run in (*self.runs, *self.awaited) if run.kind == "pretrain")
-        found = {trunk.id: trunk for run in pretrained for trunk in reversed(trunks_of(run))}
+        found = {trunk.id: trunk for run in pretrained for trunk in reversed(shared_by(run))}
         return tuple(run for run_id, run in found.items() if run_id not in own)
 
     def table(self) -> pd.DataFrame:

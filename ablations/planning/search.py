@@ -189,7 +189,7 @@ def _end(run: Run, records: Lookup) -> Literal["done", "lost", ""]:
     record = records.get(run.id)
     if record is not None and record.final:
         return "done" if record.outcome == "done" and not is_silent(record, run.task) else "lost"
-    return "lost" if run.parent is not None and _end(run.parent, records) == "lost" else ""
+    return "lost" if any(_end(parent, records) == "lost" for parent in run.by_role.values()) else ""
 
 
 def choose(trials: Sequence[Trial], search: Search, records: Lookup) -> int | None:

@@ -1,4 +1,4 @@
-"""The states of a plan's runs in the store: finished, stale, missing, or without a usable parent."""
+"""The states of a plan's runs in the store: finished, stale, missing, or without usable parents."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ def run_states(runs: Sequence[Run], surveyed: Mapping[str, Record | Damage]) -> 
         else:
             states[run.id] = "stale" if _elsewhen(run, generations, sound) else "missing"
             if any(states[parent] in _BARREN for parent in run.parents):
-                states[run.id] = "orphaned"  # its parent will never have weights
+                states[run.id] = "orphaned"  # a parent will never have weights
     return states
 
 

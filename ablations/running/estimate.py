@@ -116,8 +116,9 @@ def _again(planned: Plan, records: Records) -> list[str]:
 
 def retrained(planned: Plan, records: Records) -> list[Run]:
     """The finished runs that executing a plan trains again for their weights."""
-    done = (run for run in planned.pending if run.parent and planned.states.get(run.parent.id) == "done")
-    return list({ancestor.id: ancestor for run in done for ancestor in lacking(run, records)}.values())
+    done = {run_id for run_id, state in planned.states.items() if state == "done"}
+    found = (parent for run in planned.pending if done.issuperset(run.parents) for parent in lacking(run, records))
+    return list({parent.id: parent for parent in found}.values())
 
 
 def ahead(planned: Plan, records: Records) -> dict[str, float]:
@@ -127,12 +128,13 @@ def ahead(planned: Plan, records: Records) -> dict[str, float]:
 
 
 def lacking(run: Run, records: Records) -> Iterator[Run]:
-    """The ancestors of a run, nearest first, up to the first one whose weights are at hand."""
-    while ancestor := run.parent:
-        own = records.work_folder(ancestor.id) / kept_weights.WEIGHTS
-        if own.exists() or records.weights(ancestor.id):  # digests of large weights take time; a run compares them
-            return
-        yield (run := ancestor)
+    """The parents of a run, and those behind them, that have to be trained for their weights."""
+    for parent in run.by_role.values():
+        own = records.work_folder(parent.id) / kept_weights.WEIGHTS
+        if own.exists() or records.weights(parent.id):  # digests of large weights take time; a run compares them
+            continue
+        yield parent
+        yield from lacking(parent, records)
 
 
 def _seconds(planned: Plan, runs: Iterable[Run]) -> float:

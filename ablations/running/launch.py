@@ -254,8 +254,8 @@ class Launch:
         except (OSError, ValueError, TypeError, LookupError, AttributeError, ZeroDivisionError):
             again, share = "", 0.0  # none, or damaged
         seconds = self.planned_seconds(run.id) * (1.0 if again else 1.0 - share)
-        for parent in estimate.lacking(run, self.records):
-            seconds += self.planned_seconds(parent.id) * (1.0 - share * (parent.id == again))
+        for parent in {parent.id for parent in estimate.lacking(run, self.records)}:
+            seconds += self.planned_seconds(parent) * (1.0 - share * (parent == again))
         return seconds
 
     def _leave(self, run: Run) -> None:

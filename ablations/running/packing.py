@@ -17,7 +17,6 @@ from ablations.core.packs.archive import Source
 from ablations.core.sharing.sites import Folder
 from ablations.core.sharing.sync import companions
 from ablations.core.store import Records
-from ablations.measurements.measurements import lineage
 from ablations.planning import grids, scale_files
 from ablations.planning.plan import Plan
 from lightning_modules import cached
@@ -97,7 +96,7 @@ def of_results(records: Records) -> Packed:
 def _known(plan: Plan, records: Records) -> dict[str, Path]:
     """What the results folder has of a plan's runs and of those that they start from."""
     names = {f"{bars.FOLDER}/{path.name}" for path in (records.folder / bars.FOLDER).glob("*.json")}
-    family = {run.id: run for one in (*plan.runs, *plan.awaited) for run in lineage(one)}
+    family = {run.id: run for one in (*plan.runs, *plan.awaited) for run in one.lineage}
     for record in filter(None, map(records.get, family)):
         names |= {records.path(record.id).relative_to(records.folder).as_posix(), *companions(record), heldout.LIST}
     for run_id in family:
@@ -107,7 +106,7 @@ def _known(plan: Plan, records: Records) -> dict[str, Path]:
 
 def _work(plan: Plan, records: Records) -> dict[str, Source]:
     """What work folders in the cache have: weights that pending runs start from, and checkpoints of these runs."""
-    behind = {run.id for one in (*plan.pending, *plan.awaited) for run in lineage(one)[1:]}
+    behind = {run.id for one in (*plan.pending, *plan.awaited) for run in one.lineage[1:]}
     own = {run_id: records.work_folder(run_id) / WEIGHTS for run_id in sorted(behind)}
     sound = {run_id: path for run_id, path in own.items() if records.weights(run_id) == path}
     files = {

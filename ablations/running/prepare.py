@@ -79,8 +79,7 @@ def _ahead(plan: Plan, records: Records) -> Iterator[Run]:
             continue
         seen.add(run.id)
         yield run
-        if run.parent is not None and records.weights(run.parent.id) is None:
-            waiting.append(run.parent)
+        waiting += [parent for parent in run.by_role.values() if records.weights(parent.id) is None]
 
 
 def _reads(run: Run) -> str:

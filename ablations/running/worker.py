@@ -39,9 +39,9 @@ from ablations.schema.record import PASSING, Outcome, Record, checksum
 from ablations.schema.run import Run
 from lightning_modules import cached, speed
 from lightning_modules.config import ConfigError
-from lightning_modules.data import fingerprints_of, open_annotated, open_store
+from lightning_modules.data import open_annotated, open_store
 from lightning_modules.files import is_full, open_end
-from lightning_modules.probing.table import fingerprints as probe_fingerprints
+from lightning_modules.parents import ROLES
 from lightning_modules.probing.table import left_out
 from lightning_modules.training.execution import ALONE, Execution
 
@@ -106,7 +106,7 @@ def attempt(
     try:
         report = _Reporter(Path(job.work_dir) / PROGRESS, on_progress)
         with as_it_was():
-            watch = Watch(Path(job.work_dir), None, report, stop, job.execution, nodes)
+            watch = Watch(Path(job.work_dir), {}, report, stop, job.execution, nodes)
             code = _attempt(run, records, watch, job, death)
     except OSError as error:
         if not is_full(error):
@@ -177,8 +177,8 @@ def _recorded(run: Run, records: Records, watch: Watch, attempts: int, started: 
     result: dict[str, Any]
     try:
         _check_text(run, records)
-        if any(records.is_locked(parent) or not _is_done(parent, records) for parent in run.parents):
-            note(folder, f"run {run.id} put back: the weights that it starts from are not made yet")
+        if waiting := [ROLES[role] for role, parent in run.by_role.items() if not _is_ready(parent, records)]:
+            note(folder, f"run {run.id} put back: not made yet are {', '.join(waiting)}")
             return HELD
         fitted = _made(run, records, watch)
         result = {"outcome": "done", "metrics": fitted.metrics, "curve": fitted.curve, "cost": fitted.cost}
@@ -206,15 +206,14 @@ def _recorded(run: Run, records: Records, watch: Watch, attempts: int, started: 
     return RECORDED
 
 
-def _is_done(run_id: str, records: Records) -> bool:
-    record = records.get(run_id)
-    return record is not None and record.outcome == "done"
+def _is_ready(parent: Run, records: Records) -> bool:
+    record = records.get(parent.id)
+    return record is not None and record.outcome == "done" and not records.is_locked(parent.id)
 
 
 def _made(run: Run, records: Records, watch: Watch) -> "Fitted":
-    """Makes a run, from the weights of the parent if it has one; a pretraining may be shared by several devices."""
-    start = weights_of(run.parent, records, watch) if run.parent else None
-    watch = replace(watch, start=start)
+    """Makes a run, with the weights of its parents; a pretraining may be shared by several devices."""
+    watch = replace(watch, weights={role: weights_of(parent, records, watch) for role, parent in run.by_role.items()})
     is_shared = run.kind == "pretrain" and watch.execution.ranks > 1
     with beside.others(run, watch) if is_shared else nullcontext():
         return KINDS[run.kind].make(run, watch)
@@ -276,11 +275,7 @@ class TextUnavailableError(Exception):
 
 
 def _check_text(run: Run, records: Records) -> None:
-    current = fingerprints_of(run.system.corpora) | probe_fingerprints(run.system.probed)
-    kind, first = KINDS[run.kind], run.finetuning.first if run.finetuning else None
-    pieces = run.system.data.tokenizer.kind
-    current |= {task: kind.fingerprint(task, pieces) for task in (run.task, first) if task}
-    if current != run.fingerprints:
+    if (current := run.texts) != run.fingerprints:
         raise TextUnavailableError(
             f"the text has changed since the run was planned: {current} instead of {run.fingerprints}"
         )
@@ -288,7 +283,7 @@ def _check_text(run: Run, records: Records) -> None:
         kept_weights.lend_tokenizer(records.folder, run)
         open_annotated(run.system.data, "train", run.system.objectives.reads)
         open_store(run.system.data, "heldout")
-        kind.check(run.task)
+        KINDS[run.kind].check(run.task)
         if run.kind == "pretrain":
             left_out(run.system.evaluation.probes, run.system.data)  # makes or reads the examples of the others
     except ConfigError as error:

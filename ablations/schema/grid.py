@@ -21,6 +21,9 @@ STEPS = "training.steps"  # the knob that an equal-tokens or equal-FLOPs budget 
 START = "training.start"  # the knob that names the pretraining which cells continue
 
 
+PARENTS = (START, "objectives.distillation.teacher")  # the knobs that describe pretrainings
+
+
 FIRST_SEARCH_SEED = 1000  # searches use seeds from here on; evaluations use seeds below
 
 

@@ -3,13 +3,14 @@
 Everything that depends on the kind of a run is read here; a new kind is an entry of `KINDS`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from lightning_modules.data.baselines.bigram import prefix
+from lightning_modules.parents import Role
 from lightning_modules.system import System
 from lightning_modules.tasks import FineTuning, expected_work, task_named
 from lightning_modules.tasks import fingerprint as task_fingerprint
@@ -66,7 +67,7 @@ class Watch:
 
     Attributes:
         folder: Folder of checkpoint and weights.
-        start: The weights of the parent; None without one.
+        weights: The weights of each parent, by its role.
         on_progress: Called as the run goes on.
         stop: Called again and again; True ends the run with a checkpoint.
         execution: How pretrainings are executed.
@@ -75,7 +76,7 @@ class Watch:
     """
 
     folder: Path
-    start: Path | None
+    weights: Mapping[Role, Path]
     on_progress: Callable[[Any], None]
     stop: Callable[[], bool]
     execution: Execution = ALONE
@@ -118,7 +119,7 @@ def _pretrained(run: Made, watch: Watch) -> "Fitted":
 
     given: dict[str, Any] = {
         "run_id": run.id,
-        "start": watch.start,
+        **watch.weights,
         "on_progress": watch.on_progress,
         "stop": watch.stop,
         "execution": watch.execution,
@@ -131,7 +132,9 @@ def _finetuned(run: Made, watch: Watch) -> "Fitted":
     from lightning_modules.finetuning.run import FinetuningRun, finetune
 
     assert run.finetuning is not None
-    parts = FinetuningRun(run.system, run.task, run.finetuning, run.seed, watch.start)
+    parts = FinetuningRun(
+        run.system, run.task, run.finetuning, run.seed, watch.weights.get("start"), mask=watch.weights.get("mask")
+    )
     given: dict[str, Any] = {"on_progress": watch.on_progress, "stop": watch.stop, "execution": watch.execution}
     return finetune(parts, watch.folder, **given, run_id=run.id)
 
@@ -140,8 +143,8 @@ def _measured(run: Made, watch: Watch) -> "Fitted":
     from lightning_modules.zero_shot.measure import measured
 
     assert run.measuring is not None
-    assert watch.start is not None
-    return measured(run.system, run.task, run.measuring, watch.start, on_progress=watch.on_progress, stop=watch.stop)
+    start = watch.weights["start"]
+    return measured(run.system, run.task, run.measuring, start, on_progress=watch.on_progress, stop=watch.stop)
 
 
 def _prepare_pretraining(run: Made) -> None:
@@ -169,7 +172,7 @@ def _heldout(run: Made) -> tuple[str, ...]:
 
 
 def _pretraining_work(run: Made) -> Work:
-    return run.system.training.steps, run.system.tokens(), run.system.flops()
+    return run.system.training.last_step, run.system.tokens(), run.system.flops()
 
 
 def _finetuning_work(run: Made) -> Work:

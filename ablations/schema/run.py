@@ -3,12 +3,16 @@
 Its ``id`` is a hash of everything that determines its numbers, its parents included.
 """
 
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from ablations.schema.kinds import KINDS, KindName
 from lightning_modules import NUMERICS
 from lightning_modules.config import AsMade, Settings, identity, knob, required
+from lightning_modules.data import fingerprints_of
+from lightning_modules.parents import SEED, Role
+from lightning_modules.parents import knobs as of_system
 from lightning_modules.probing.table import PREFIX
 from lightning_modules.probing.table import fingerprints as probes
 from lightning_modules.system import System
@@ -16,6 +20,8 @@ from lightning_modules.tasks import FineTuning, fingerprint
 from lightning_modules.zero_shot.settings import Measurement
 
 NUMERICS_OF = {name: kind.numerics for name, kind in KINDS.items()}
+_MEASURED: dict[Role, dict[str, Any]] = {"start": {"task": ""}}  # what a measurement reads: its pretraining
+_OF_TASK = "finetuning."  # prefix of a description's knobs of `FineTuning`
 
 
 class Run(Settings):
@@ -31,7 +37,10 @@ class Run(Settings):
     task: str = knob("", "The task of a fine-tuning or measurement.", neutral="")
     finetuning: FineTuning | None = knob(None, "The settings of a fine-tuning.", neutral=None)
     measuring: Measurement | None = knob(None, "The settings of a measurement.", neutral=None)
-    parents: tuple[str, ...] = knob((), "Ids of the runs whose weights this run starts from.", neutral=())
+    parents: tuple[str, ...] = knob((), "Ids of the runs whose weights this run reads.", neutral=())
+    roles: tuple[Role, ...] = knob(
+        (), "What the weights of each parent are to this run. Empty where it starts from its only one.", neutral=()
+    )
 
     @classmethod
     def pretraining(cls, system: System, seed: int, fingerprints: dict[str, str]) -> "Run":
@@ -52,7 +61,7 @@ class Run(Settings):
             kind="finetune",
             system=pretrained.system,
             seed=pretrained.seed,
-            fingerprints={**pretrained.fingerprints, **_first(finetuning), task: fingerprint},
+            fingerprints={**pretrained.fingerprints, task: fingerprint},
             numerics=current_numerics("finetune"),
             task=task,
             finetuning=finetuning,
@@ -75,11 +84,17 @@ class Run(Settings):
 
     def of_generation(self, numerics: dict[str, int]) -> "Run":
         """The same run and its parents by code of other numerics generations."""
-        return self.but(numerics=numerics, parents=[])._with_parents()
+        return self.but(numerics=numerics, parents=[], roles=[])._with_parents()
 
     def _with_parents(self) -> "Run":
-        parent = self.parent
-        return self.model_copy(update={"parents": (parent.id,)}) if parent else self
+        parents = self.by_role
+        if not parents:
+            return self
+        behind = {name: text for parent in parents.values() for name, text in parent.fingerprints.items()}
+        texts = self.fingerprints | {name: behind[name] for name in behind if name not in self.fingerprints}
+        roles = () if parents.keys() == {"start"} else tuple(parents)
+        ids = tuple(parent.id for parent in parents.values())
+        return self.model_copy(update={"parents": ids, "roles": roles, "fingerprints": texts})
 
     def resolved(self) -> Self:
         """The run with settings only where they act, and without those that say a default.
@@ -92,25 +107,78 @@ class Run(Settings):
         return run.model_copy(update=settled) if settled else run
 
     @cached_property
-    def parent(self) -> "Run | None":
-        """The run whose weights this run starts from, derived from this run's settings."""
-        if self.finetuning is not None and self.finetuning.from_scratch:
-            return None
-        if self.finetuning is not None and (first := self.finetuning.first):
-            before = {"task": first, "finetuning": self.finetuning.but(first=None), "parents": ()}
-            fingerprints = {name: self.fingerprints[name] for name in (*_pretrained_on(self.system), first)}
-            return self.model_copy(update={**before, "fingerprints": fingerprints})._with_parents()
-        system = self.system if KINDS[self.kind].settings else self.system.ancestor()
-        if system is None:
-            return None
-        parts = NUMERICS_OF["pretrain"]
-        return Run(
+    def by_role(self) -> "dict[Role, Run]":
+        """The runs whose weights this run reads, derived from this run's settings."""
+        if not KINDS[self.kind].settings:
+            parents = self.system.parents().items()
+            return {role: self._pretraining(parent.system, parent.seed) for role, parent in parents}
+        descriptions = self.finetuning.parents if self.finetuning else _MEASURED
+        return {role: self._described(description) for role, description in descriptions.items()}
+
+    @property
+    def start(self) -> "Run | None":
+        """The run whose weights this run starts from; None for random weights."""
+        return self.by_role.get("start")
+
+    @property
+    def lineage(self) -> "tuple[Run, ...]":
+        """This run and those that it descends from by any role, each once, the nearest of a role first."""
+        return (self, *self._behind)
+
+    @cached_property
+    def _behind(self) -> "tuple[Run, ...]":
+        behind = (member for parent in self.by_role.values() for member in parent.lineage)
+        return tuple({run.id: run for run in behind}.values())
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The present fingerprints of corpora, probes and tasks of this run and its lineage."""
+        return {name: text for member in self.lineage for name, text in member._own_texts().items()}
+
+    def _own_texts(self) -> dict[str, str]:
+        kind, pieces = KINDS[self.kind], self.system.data.tokenizer.kind
+        return _texts_of(self.system) | ({self.task: kind.fingerprint(self.task, pieces)} if self.task else {})
+
+    def _pretraining(self, system: System, seed: int | None = None) -> "Run":
+        run = Run(
             kind="pretrain",
             system=system,
-            seed=self.seed,
-            fingerprints={name: self.fingerprints[name] for name in _pretrained_on(system)},
-            numerics={part: self.numerics[part] for part in parts},
-        )._with_parents()
+            seed=self.seed if seed is None else seed,
+            fingerprints=self._known(system),
+            numerics={part: self.numerics[part] for part in NUMERICS_OF["pretrain"]},
+        )
+        return run._with_parents()
+
+    def _described(self, description: Mapping[str, Any]) -> "Run":
+        """The run that a description is of, all else being as here.
+
+        Its knobs are those of the system, and under ``finetuning.`` those of the fine-tuning; its ``task`` is another
+        one, or empty for the pretraining.
+        """
+        given = of_system(description)
+        task, seed = given.pop("task", self.task), description.get(SEED, self.seed)
+        tuned = {path.removeprefix(_OF_TASK): given.pop(path) for path in list(given) if path.startswith(_OF_TASK)}
+        system = self.system.but(**given) if given else self.system
+        if not task:
+            return self._pretraining(system, seed)
+        assert self.finetuning is not None
+        run = Run(
+            kind="finetune",
+            system=system,
+            seed=seed,
+            fingerprints=self._known(system) | {task: self.fingerprints.get(task) or fingerprint(task)},
+            numerics=self.numerics,
+            task=task,
+            finetuning=self.finetuning.but(**tuned),
+        )
+        return run._with_parents()
+
+    def _known(self, system: System) -> dict[str, str]:
+        """The fingerprints of a system's text, as this run has them if it does."""
+        names = (*system.corpora, *(PREFIX + name for name in system.probed))
+        if self.fingerprints.keys() >= set(names):
+            return {name: self.fingerprints[name] for name in names}
+        return _texts_of(system) | {name: self.fingerprints[name] for name in names if name in self.fingerprints}
 
     @cached_property
     def id(self) -> str:
@@ -118,14 +186,9 @@ class Run(Settings):
         return identity(self.essence())[:16]
 
 
-def _pretrained_on(system: System) -> tuple[str, ...]:
-    """The names of the fingerprints of a pretraining: corpora and probes, those of its ancestors included."""
-    return (*system.corpora, *(PREFIX + name for name in system.probed))
-
-
-def _first(finetuning: FineTuning) -> dict[str, str]:
-    """The fingerprint of the first task, if there is one."""
-    return {finetuning.first: fingerprint(finetuning.first)} if finetuning.first else {}
+def _texts_of(system: System) -> dict[str, str]:
+    """The present fingerprints of a pretraining: of corpora and probes, those of its parents included."""
+    return fingerprints_of(system.corpora) | probes(system.probed)
 
 
 def current_numerics(kind: KindName) -> dict[str, int]:

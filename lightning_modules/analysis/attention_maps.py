@@ -8,7 +8,7 @@ visibility and position bias alone. A head restricted to near tokens on the left
 any training; what it has learnt is the difference from its prior.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from typing import NamedTuple
@@ -20,7 +20,9 @@ from torch import Tensor, nn
 
 from lightning_modules.batch import Example, Unsupported
 from lightning_modules.data.text.tokenizer import Vocabulary
-from lightning_modules.layers.attention import MultiHeadAttention, attention_weights
+from lightning_modules.layers.attention import CrossAttention, MultiHeadAttention, attention_weights
+from lightning_modules.layers.scene import Source
+from lightning_modules.layers.source_attention import SourceAttention
 
 
 class Attention(NamedTuple):
@@ -32,7 +34,10 @@ class Attention(NamedTuple):
 
 @torch.no_grad()
 def attention_maps(backbone: nn.Module, example: Example) -> list[Attention]:
-    """The attention of every layer, in order, without dropout; a shared module yields one entry per layer.
+    """The attention of every layer to its own sequence, in order, without dropout.
+
+    A shared module yields one entry per layer. Of an encoder-decoder the layers of the encoder come first; what attends
+    to a source is of `source_attention`.
 
     Args:
         backbone: An encoder with `MultiHeadAttention`; it is not changed.
@@ -41,7 +46,12 @@ def attention_maps(backbone: nn.Module, example: Example) -> list[Attention]:
     Raises:
         Unsupported: For an encoder without attention.
     """
-    if not any(isinstance(module, MultiHeadAttention) for module in backbone.modules()):
+    own = [
+        module
+        for module in backbone.modules()
+        if isinstance(module, MultiHeadAttention) and not isinstance(module, CrossAttention)
+    ]
+    if not own:
         raise Unsupported("this encoder has no attention (model.kind). Attention maps need a transformer.")
     maps: list[Attention] = []
 
@@ -51,14 +61,52 @@ def attention_maps(backbone: nn.Module, example: Example) -> list[Attention]:
         asked = (module.biased(queries, scene) for queries in (q, torch.zeros_like(q)))
         maps.append(Attention(*(attention_weights(queries, k, bias) for queries, bias in asked)))
 
+    _hooked(backbone, example, own, keep)
+    return maps
+
+
+@torch.no_grad()
+def source_attention(backbone: nn.Module, example: Example) -> list[Float[Tensor, "b h t s"]]:
+    """The shares of the source in what each position of the target attends to, by layer, without dropout.
+
+    Row t is of the state that predicts what follows position t. Rows sum to 1 over the source, and padding has nothing.
+
+    Args:
+        backbone: An encoder-decoder; it is not changed. An LSTM has one layer of attention with one head.
+        example: Its input.
+
+    Raises:
+        Unsupported: For a model that does not attend to a source.
+    """
+    attending = [module for module in backbone.modules() if isinstance(module, (CrossAttention, SourceAttention))]
+    if not attending:
+        raise Unsupported(
+            "this model attends to no source. Choose an encoder_decoder, or an lstm_encoder_decoder whose "
+            "model.attention is not none."
+        )
+    maps: list[Tensor] = []
+
+    def keep(module: nn.Module, inputs: tuple[Tensor, Source], output: Tensor) -> None:
+        x, source = inputs
+        if isinstance(module, SourceAttention):
+            maps.append(module.weights(x, source)[:, None])
+        else:
+            assert isinstance(module, CrossAttention)
+            q, k, _ = module.queries_keys_values(x, context=source.states)
+            maps.append(attention_weights(q, k, source.bias.to(q.dtype).expand(-1, -1, q.shape[2], -1)))
+
+    _hooked(backbone, example, attending, keep)
+    return maps
+
+
+def _hooked(backbone: nn.Module, example: Example, modules: Iterable[nn.Module], keep: Callable[..., None]) -> None:
+    """Encodes an example without dropout, with a hook after each of some modules."""
     with ExitStack() as hooks:
         hooks.callback(backbone.train, backbone.training)
         backbone.eval()
-        for module in backbone.modules():
-            if isinstance(module, MultiHeadAttention):
-                hooks.callback(module.register_forward_hook(keep).remove)
+        for module in modules:
+            hooks.callback(module.register_forward_hook(keep).remove)
         backbone(example)
-    return maps
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,11 +5,12 @@ from typing import Annotated
 from lightning_modules.backbones.backbone import Backbone, BackboneModule
 from lightning_modules.backbones.encoder_decoder import EncoderDecoder
 from lightning_modules.backbones.recurrent import Recurrent
+from lightning_modules.backbones.recurrent_encoder_decoder import RecurrentEncoderDecoder
 from lightning_modules.backbones.stack import TransformerEncoder
 from lightning_modules.backbones.transformer import Transformer
 from lightning_modules.config import ByKind
 
-AnyBackbone = Annotated[Transformer | Recurrent | EncoderDecoder, ByKind()]
+AnyBackbone = Annotated[Transformer | Recurrent | EncoderDecoder | RecurrentEncoderDecoder, ByKind()]
 
 __all__ = [
     "AnyBackbone",
@@ -17,6 +18,7 @@ __all__ = [
     "BackboneModule",
     "EncoderDecoder",
     "Recurrent",
+    "RecurrentEncoderDecoder",
     "Transformer",
     "TransformerEncoder",
 ]

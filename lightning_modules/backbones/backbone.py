@@ -174,6 +174,11 @@ class Backbone(Settings, ABC):
     def stacks(self) -> int:
         """Stacks of layers over the embeddings: one, or one per direction."""
 
+    @property
+    def total_heads(self) -> int:
+        """Attention heads of all layers, those that layers share once; 0 without attention."""
+        return 0
+
     def shared_across(self, count: int) -> bool:
         """Whether one of the first ``count`` layers of a stack shares a sub-layer with one above them."""
         return False

@@ -17,15 +17,15 @@ from lightning_modules.batch import (
     SOURCE,
     WIDE_TABLE,
     WORD_TABLE,
-    Direction,
     Encoded,
     Example,
     Tokens,
     Unsupported,
     Visibility,
 )
-from lightning_modules.config import knob
+from lightning_modules.config import Settings, knob
 from lightning_modules.layers.carried import Carry
+from lightning_modules.layers.projected_lstm import State
 from lightning_modules.layers.scene import Source
 
 _OF_ONE_SEQUENCE = (
@@ -38,14 +38,12 @@ _OF_ONE_SEQUENCE = (
 )
 
 
-class EncoderDecoder(StackSettings):
-    """A decoder with the settings of any stack, and an encoder with the same ones.
+class OfTwoSequences(Settings):
+    """What any decoder with an encoder sets: its direction, and what is the encoder's own."""
 
-    ``num_layers`` are those of the decoder. Both sides have the same positions: the same table, if they are learned.
-    """
-
-    kind: Literal["encoder_decoder"] = knob("encoder_decoder", "")
-    direction: Direction = knob("left_to_right", "That of the decoder.", neutral="left_to_right")
+    direction: Literal["left_to_right"] = knob(
+        "left_to_right", "That of the decoder, which reads from the left.", neutral="left_to_right"
+    )
     encoder_layers: int | None = knob(
         None, "Layers of the encoder. By default num_layers.", ge=1, le=LARGEST["num_layers"]
     )
@@ -56,10 +54,17 @@ class EncoderDecoder(StackSettings):
         neutral="shared",
     )
 
+
+class EncoderDecoder(OfTwoSequences, StackSettings):
+    """A decoder with the settings of any stack, and an encoder with the same ones.
+
+    ``num_layers`` are those of the decoder. Both sides have the same positions: the same table, if they are learned.
+    """
+
+    kind: Literal["encoder_decoder"] = knob("encoder_decoder", "")
+
     @model_validator(mode="after")
     def _reads_two_sequences(self) -> Self:
-        if self.direction != "left_to_right":
-            raise ValueError(f"direction {self.direction} is of one sequence: a decoder reads left_to_right")
         fields = type(self).model_fields
         if wrong := [name for name in _OF_ONE_SEQUENCE if getattr(self, name) != fields[name].default]:
             raise ValueError(f"{', '.join(wrong)} {'is' if len(wrong) == 1 else 'are'} of models of one sequence")
@@ -116,11 +121,22 @@ class EncoderDecoder(StackSettings):
 
 
 @dataclass(frozen=True, eq=False)
+class States:
+    """The state of each layer of a recurrent decoder after what it has read; without gradient."""
+
+    layers: tuple[State, ...]
+
+    def rows(self, which: Int[Tensor, " k"]) -> "States":
+        """Those of some rows, in this order."""
+        return States(tuple((output[which], cells[which]) for output, cells in self.layers))
+
+
+@dataclass(frozen=True, eq=False)
 class Translating:
     """What a decoder needs to go on: the encoded source, and what it has read of its own sequence."""
 
     source: Source
-    read: Carry
+    read: "Carry | States"
 
     def rows(self, which: Int[Tensor, " k"], *, same_sources: bool = False) -> "Translating":
         """What is needed of some rows, in this order; ``same_sources`` says that each keeps its source."""
@@ -151,7 +167,9 @@ class TransformerEncoderDecoder(TransformerEncoder):
             raise Unsupported("an encoder-decoder reads a source, and the batch holds none: set format.kind to seq2seq")
         before = None
         if carry is not None:
-            before = self._past(carry.read if goes_on else carry, example)
+            read = carry.read if goes_on else carry
+            assert not isinstance(read, States), "of an LSTM"
+            before = self._past(read, example)
             example = replace(example, inputs=replace(example.inputs, positions=before.place))
         if goes_on:
             source = carry.source

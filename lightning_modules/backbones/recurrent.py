@@ -42,7 +42,7 @@ from lightning_modules.layers.projected_lstm import ProjectedLSTM, State
 _WAYS = {"left_to_right": (False,), "right_to_left": (True,), "two_way": (False, True)}  # is a stack's row reversed?
 
 
-class Recurrent(Backbone):
+class RecurrentSettings(Backbone):
     """LSTM layers over embeddings. Defaults are those of Radford et al. (2018): one layer of 2,048 units.
 
     The paper gives no other detail. Embeddings are the transformer's without positions, LayerNorm and dropout
@@ -53,7 +53,6 @@ class Recurrent(Backbone):
     1 - p. ``embedding_dropout`` and ``dropout`` are others, which drop single entries.
     """
 
-    kind: Literal["lstm"] = knob("lstm", "")
     num_layers: int = knob(1, "Number of layers L. With two stacks, of both together.", ge=1, le=LARGEST["num_layers"])
     hidden_size: int = knob(2048, "Units d of a layer, in one direction.", ge=1, le=LARGEST["hidden_size"])
     embedding_size: int | None = knob(
@@ -198,10 +197,6 @@ class Recurrent(Backbone):
         used = (name for name in _AWD_DROPOUTS if getattr(self, name))
         return ("embedding_dropout", "dropout", *used)
 
-    def build(self, vocab_size: int) -> "RecurrentEncoder":
-        """The encoder, initialised from torch's current generator."""
-        return RecurrentEncoder(self, vocab_size)
-
     @property
     def stacks(self) -> int:
         """Stacks of layers over the embeddings: one, or one per direction."""
@@ -261,7 +256,8 @@ class Recurrent(Backbone):
     def check_warm_start(self, depths: Sequence[int]) -> None:
         """See `Backbone.check_warm_start`: layers of a recurrence have different shapes."""
         if depths:
-            raise ValueError("training.warm_start repeats the layers of a transformer, and model.kind is lstm")
+            kind = self.get("kind")
+            raise ValueError(f"training.warm_start repeats the layers of a transformer, and model.kind is {kind}")
 
     def flops_per_sequence(self, length: int, queries: float = 0.0, memory: int | None = None) -> float:
         """See `Backbone.flops_per_sequence`; it has no query stream and attends to no memory.
@@ -274,6 +270,16 @@ class Recurrent(Backbone):
             products += 4 * cells * (read + size) + cells * size * (self.cell_size is not None)
         spelt = 0.0 if self.characters is None else self.characters.flops(self.table_width)
         return float(length * (self.stacks * 2 * products + spelt))
+
+
+class Recurrent(RecurrentSettings):
+    """A recurrent encoder, or a language model that reads from one side."""
+
+    kind: Literal["lstm"] = knob("lstm", "")
+
+    def build(self, vocab_size: int) -> "RecurrentEncoder":
+        """The encoder, initialised from torch's current generator."""
+        return RecurrentEncoder(self, vocab_size)
 
 
 @dataclass(frozen=True)
@@ -355,7 +361,7 @@ class _Layer(nn.LSTM):
             return functional_call(self, {"weight_hh_l0": some}, (x, begin))
 
 
-def _layer(settings: Recurrent, read: int, size: int) -> "_Layer | ProjectedLSTM":
+def _layer(settings: RecurrentSettings, read: int, size: int) -> "_Layer | ProjectedLSTM":
     """A layer that reads so many units and has so many; one that is clipped leaves torch's kernel."""
     clips = settings.cell_clip, settings.projection_clip
     if settings.cell_size is None or not any(clips):
@@ -372,7 +378,7 @@ class RecurrentEncoder(BackboneModule):
 
     numbered = False
 
-    def __init__(self, settings: Recurrent, vocab_size: int) -> None:
+    def __init__(self, settings: RecurrentSettings, vocab_size: int) -> None:
         super().__init__()
         self.settings, self.direction, self.supports = settings, settings.direction, settings.supports
         self.carries = settings.direction == "left_to_right"
@@ -406,17 +412,37 @@ class RecurrentEncoder(BackboneModule):
         else:
             none = [None] * self.settings.depth
             before = [none if carry is None else self._states(carry, len(real), real.device)] * len(self.stacks)
-        sizes = None if carry is None or bool(real.all()) else real.sum(1)
-        stacks, ends = [], []
-        for stack, is_reversed, states in zip(self.stacks, _WAYS[self.direction], before, strict=True):
-            layers, after = self._stack(stack, x, real, _order(real, is_reversed), states, sizes)
-            stacks.append(layers)
-            ends.append(tuple((output.detach(), cells.detach()) for output, cells in after))
-        layers = [_at(torch.cat(both, -1), places) for both in zip(*stacks, strict=True)]
+        layers, after = self.above(x, real, before, ends=carry is not None)
+        ends = [tuple((output.detach(), cells.detach()) for output, cells in states) for states in after]
+        layers = [_at(layer, places) for layer in layers]
         if places is not None:
             layers = [layer * example.inputs.real[:, :, None] for layer in layers]
         kept = StackStates(tuple(ends)) if isinstance(carry, StackStates) else None if carry is None else ends[0]
         return Encoded(layers=layers, last=self.output_dropout(layers[-1]), table=self.table, carry=kept)
+
+    def above(
+        self,
+        x: Float[Tensor, "b t e"],
+        real: Bool[Tensor, "b t"],
+        before: Sequence[Sequence[State | None]],
+        *,
+        ends: bool,
+    ) -> tuple[list[Tensor], list[list[State]]]:
+        """The layers over what the first one reads, and for each stack the state of each layer after the rows.
+
+        Args:
+            x: What the first layer reads.
+            real: Which of it is no padding.
+            before: For each stack the state of each layer before the rows; zeros with None.
+            ends: Whether the states are those after the last position that is no padding. Then there is no None.
+        """
+        sizes = None if not ends or bool(real.all()) else real.sum(1)
+        stacks, after = [], []
+        for stack, is_reversed, states in zip(self.stacks, _WAYS[self.direction], before, strict=True):
+            layers, last = self._stack(stack, x, real, _order(real, is_reversed), states, sizes)
+            stacks.append(layers)
+            after.append(last)
+        return [torch.cat(both, -1) for both in zip(*stacks, strict=True)], after
 
     def _read(self, example: Example) -> tuple[Float[Tensor, "b s e"], Bool[Tensor, "b s"], Int[Tensor, "b t"] | None]:
         """What the first layer reads, which of it is no padding, and where the state of each position is in it.
@@ -438,7 +464,7 @@ class RecurrentEncoder(BackboneModule):
 
     def begin(self, rows: int, device: torch.device | str | None = None) -> tuple[State, ...] | None:
         """States of zero for each layer; None unless it reads from left to right."""
-        return self._zeros(rows, device) if self.carries else None
+        return self.zeros(rows, device) if self.carries else None
 
     def states_after(self, carry: StackStates | None, rows: int, device: torch.device) -> StackStates:
         """What the next batch is read from if rows are not read by themselves: the states after the batch before.
@@ -452,17 +478,16 @@ class RecurrentEncoder(BackboneModule):
             device: Of the states.
         """
         if carry is None or len(carry.stacks[0][0][0]) < rows:
-            return StackStates(tuple(self._zeros(rows, device) for _ in self.stacks))
+            return StackStates(tuple(self.zeros(rows, device) for _ in self.stacks))
         return StackStates(
             tuple(tuple((output[:rows], cells[:rows]) for output, cells in stack) for stack in carry.stacks)
         )
 
-    def _zeros(self, rows: int, device: torch.device | str | None) -> tuple[State, ...]:
+    def zeros(self, rows: int, device: torch.device | str | None) -> tuple[State, ...]:
+        """States of zero for each layer of a stack."""
+        like, cells = next(self.stacks.parameters()), self.settings.cell_size
         return tuple(
-            (
-                self.table.new_zeros(rows, size, device=device),
-                self.table.new_zeros(rows, self.settings.cell_size or size, device=device),
-            )
+            (like.new_zeros(rows, size, device=device), like.new_zeros(rows, cells or size, device=device))
             for size in self.settings.sizes
         )
 

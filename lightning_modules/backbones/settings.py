@@ -399,6 +399,12 @@ class StackSettings(Backbone):
         first = -(-group * self.num_layers // self.sharing_groups)
         return {kind: first if self.sharing in (kind, "all") else layer for kind in self.sub_layers}
 
+    @property
+    def total_heads(self) -> int:
+        """Attention heads of all layers, those that layers share once."""
+        stack = self.model_copy(update={"num_layers": self.depth})
+        return self.stacks * self.heads * len({stack.owners(layer)["attention"] for layer in range(self.depth)})
+
     def shared_across(self, count: int) -> bool:
         """Whether one of the first ``count`` layers of a stack shares a sub-layer with one above them."""
         stack = self.model_copy(update={"num_layers": self.depth})

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from lightning_modules import cached
 from lightning_modules.config import ConfigError, identity
-from lightning_modules.data.corpora import cipher, json_lines, made, parallel
+from lightning_modules.data.corpora import cipher, json_lines, made, made_pairs, parallel
 from lightning_modules.data.corpora.own_text import hub_place, text_files
 from lightning_modules.data.corpora.registry import Split, corpus
 from lightning_modules.data.settings import Data
@@ -148,8 +148,8 @@ def _place(name: str) -> Path:
 def _state(name: str) -> list:
     """What shows, without reading it, that a corpus has changed: `version` of its files, or how it is made."""
     kind, _, rest = name.partition(":")
-    if kind == made.PREFIX:
-        return [name, made.RECIPE]
+    if kind in (made.PREFIX, made_pairs.PREFIX):
+        return [name, made.RECIPE if kind == made.PREFIX else made_pairs.RECIPE]
     if kind == cipher.PREFIX:
         return [name, made.RECIPE, cipher.RECIPE]
     note_elsewhere(name)

@@ -20,6 +20,7 @@ from lightning_modules.data.word_vectors import Vectors, word_vectors
 from lightning_modules.files import write_atomically
 from lightning_modules.finetuning.features import FeatureData, FrozenFeatures
 from lightning_modules.finetuning.finetune import TASK, Finetune
+from lightning_modules.finetuning.head_pruning import Heads, attentions, fit_heads, importances, removals
 from lightning_modules.finetuning.windows import InWindows
 from lightning_modules.layers.bilstm import BiLSTMOnTop
 from lightning_modules.objectives import Objectives
@@ -30,12 +31,23 @@ from lightning_modules.tasks.loader import Batches, TaskData
 from lightning_modules.tasks.measured_baselines import references
 from lightning_modules.tasks.reading.layout import LAYOUTS
 from lightning_modules.tasks.reading.text_vectors import READERS
+from lightning_modules.tasks.settings import HeadPruning
 from lightning_modules.tasks.shapes.shape import Head, Scored
 from lightning_modules.tasks.shapes.texts import TextHead, TextInputs
 from lightning_modules.training.checkpoint import resumable
 from lightning_modules.training.execution import ALONE, Execution, compiled
 from lightning_modules.training.loggers import logger
-from lightning_modules.training.recorder import CHECKPOINT, Course, Fitted, Progress, Recorder, executed, trainer
+from lightning_modules.training.masks import Masks, at_random, by_magnitude, hold, matrices, sparsity
+from lightning_modules.training.recorder import (
+    CHECKPOINT,
+    Course,
+    Fitted,
+    Interrupted,
+    Progress,
+    Recorder,
+    executed,
+    trainer,
+)
 from lightning_modules.training.weights import keep_weights, load_weights
 
 PREDICTIONS = "predictions.json"
@@ -56,6 +68,7 @@ class FinetuningRun:
         seed: Determines the head's initialisation, dropout and the order of the examples.
         weights: The weights file of the pretraining; None starts from random weights, as a control.
         encoder: The tokenizer of a published checkpoint; None uses the one trained on the text of ``system``.
+        mask: The weights file that the mask of ``weight_pruning`` is made from.
     """
 
     system: System
@@ -64,6 +77,7 @@ class FinetuningRun:
     seed: int
     weights: Path | None
     encoder: Encoder | None = None
+    mask: Path | None = None
 
     @cached_property
     def data(self) -> TaskData:
@@ -129,9 +143,22 @@ class FinetuningRun:
             assert isinstance(head, TextHead)
             assert isinstance(inputs, TextInputs)
             head.start_at_mean(inputs.labels)
+        if (masks := self.masks) is not None:
+            hold(backbone, masks)
         batches = self.data.train_dataloader()
         parts = settings, len(batches), self.objectives(), batches.each_epoch
         return Finetune(backbone, head, self.data.score, *parts)
+
+    @cached_property
+    def masks(self) -> Masks | None:
+        """The masks on the encoder's matrices; None without ``weight_pruning``."""
+        pruning = self.settings.masking
+        if pruning is None:
+            return None
+        assert self.mask is not None, "its parents have the mask"
+        weights, encoder = _below(load_weights(self.mask), _BACKBONE), self.networks()[0]
+        masks = by_magnitude({name: weights[name] for name in matrices(encoder)}, pruning.sparsity)
+        return at_random(masks, self.seed) if pruning.choose == "random" else masks
 
     @cached_property
     def word_vectors(self) -> Vectors | None:
@@ -174,6 +201,7 @@ class FinetuningRun:
             ConfigError: When the examples or the text are missing.
         """
         files = [cached.digest(path) if path else None for path in (self.weights, self.encoder and self.encoder.path)]
+        files += [cached.digest(self.mask)] if self.mask else []
         text = {} if self.encoder else fingerprints_of(self.system.corpora)
         settings = [self.system.essence(), self.settings.essence(), self.seed]
         return identity([*settings, self.task, fingerprint(self.task), text, files])
@@ -186,7 +214,7 @@ class FinetuningRun:
         """
         settings, system = self.settings, self.system
         fitting.check(system, self.task, settings)
-        if settings.from_scratch and self.weights is not None:
+        if settings.from_scratch and self.weights is not None and settings.removal is None:
             raise ConfigError(
                 [f"finetuning.from_scratch starts from random weights, but {self.weights} is given. Use one of them."]
             )
@@ -211,7 +239,10 @@ class FinetuningRun:
                 table = encoder.embeddings.word
                 assert isinstance(table, nn.Embedding)  # `tasks.fitting` refuses such a layout for clusters of words
                 encoder.embeddings.word = ExtendedTable(table, new)
-        if self.weights is not None:
+        is_tuned = settings.removal is not None or settings.keeps_weights
+        if self.weights is not None and is_tuned:
+            _load(backbone, head, load_weights(self.weights))
+        elif self.weights is not None:
             weights = load_weights(self.weights)
             encoder.load_state_dict(self._transferred(_below(weights, _BACKBONE), encoder))
             pooler = self._pooler(weights)
@@ -271,11 +302,16 @@ def finetuned(run: FinetuningRun, weights: Path) -> tuple[nn.Module, Head]:
         raise ConfigError(
             ["a fine-tuning on frozen features saves no whole model. Choose one without finetuning.features."]
         )
-    backbone, head = run.networks()
-    tensors = load_weights(weights)
-    backbone.load_state_dict(_below(tensors, _BACKBONE))
-    head.load_state_dict(_below(tensors, "head."))
+    backbone, head = replace(run, weights=None).networks()
+    _load(backbone, head, load_weights(weights))
     return backbone.eval(), head.eval()
+
+
+def _load(backbone: nn.Module, head: Head, weights: dict[str, torch.Tensor]) -> None:
+    """Gives both the weights of a fine-tuning, which may have fewer heads."""
+    fit_heads(backbone, weights, _BACKBONE)
+    backbone.load_state_dict(_below(weights, _BACKBONE))
+    head.load_state_dict(_below(weights, "head."))
 
 
 def _below(weights: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
@@ -299,6 +335,9 @@ def finetune(
     by the dev set. Writes the weights to ``folder``, and the answers as ``predictions.json`` if the data set has an
     official format for them.
 
+    With ``head_pruning`` nothing is trained: heads of the given weights are removed, and the curve has a point for each
+    round of it. That takes seconds, so an interrupted removal starts again.
+
     Args:
         run: The fine-tuning.
         folder: Folder of checkpoint, weights and predictions.
@@ -318,6 +357,8 @@ def finetune(
     """
     if wrong := list(execution.compiling(run.system.model)):
         raise ConfigError(wrong)
+    if run.settings.removal is not None:
+        return _without_heads(run, run.settings.removal, folder, on_progress, stop)
     checkpoint, module, batches = folder / CHECKPOINT, run.build(), run.data.train_dataloader()
     if execution.compile_layers:
         compiled(module)
@@ -346,8 +387,63 @@ def finetune(
     if isinstance(module.backbone, FrozenFeatures):
         metrics |= {f"{run.task}.{name}": share for name, share in module.backbone.shares().items()}
     metrics |= run.simple_methods
+    if run.masks is not None:
+        metrics[f"{run.task}.sparsity"] = sparsity(run.masks)
     made = {"devices": recorder.devices, "execution": executed(run.data.provenance, module)}
     return Fitted(metrics, curve, examples=scored.kept, cost=cost, **made)
+
+
+def _without_heads(
+    run: FinetuningRun,
+    settings: HeadPruning,
+    folder: Path,
+    on_progress: Callable[[Progress], None],
+    stop: Callable[[], bool],
+) -> Fitted:
+    """Removes heads round by round, scored before the first and after each."""
+    module, data, batches = run.build(), run.data, run.data.train_dataloader()
+    recorder = Recorder(Course(1, 1, int, "dev.", run.settings.precision), folder / CHECKPOINT, on_progress, stop, 0.0)
+    lightning, curve = trainer(recorder, folder), dict[str, list[float]]()
+    heads, backbone, head = Heads.of(module.backbone), module.backbone, module.head
+    epoch = batches.shapes[: batches.each_epoch]
+    total, each_pass, passes = heads.count, float(epoch[:, 2].sum()), 0
+
+    def measure(rounds: int) -> None:
+        (scores,) = lightning.validate(module, data, verbose=False)
+        point = {"step": float(rounds), "tokens": passes * each_pass, "dev.heads": float(heads.count), **scores}
+        for name, value in point.items():
+            curve.setdefault(name if name in ("step", "tokens") else _named(name, run.task), []).append(value)
+        speed = passes * each_pass / recorder.elapsed()
+        on_progress(Progress(total - heads.count, settings.removed(total), scores["dev.loss"], speed))
+        if stop():
+            raise Interrupted
+
+    def importance() -> list[torch.Tensor]:
+        nonlocal passes
+        passes += 1
+        device, items = lightning.strategy.root_device, data.shown(data.train)
+        shown = (items.batch(numbers).to(device) for numbers in batches.epoch(0))
+        return importances(backbone.to(device).eval(), head.to(device).eval(), shown, items.sizes.shape[1])
+
+    with denormals_as_zero():
+        measure(0)
+        for number, _ in enumerate(removals(heads, settings, run.seed, importance), 1):
+            measure(number)
+    scored, seconds, each = module.scored, recorder.elapsed(), run.settings.flops_per_sequence
+    assert scored is not None, "every round is scored"
+    keep_weights(module, folder)
+    _keep_predictions(scored, folder)
+    metrics: dict[str, float | bool] = {name: of[-1] for name, of in curve.items() if name not in ("step", "tokens")}
+    metrics |= {f"{run.task}.all_equal": scored.all_equal} | run.simple_methods
+    cost = {
+        "seconds": seconds,
+        "tokens": passes * each_pass,
+        "flops": passes * sum(rows * each(run.system, length, 1.0) for rows, length, _ in epoch.tolist()),
+        "tokens_per_second": passes * each_pass / seconds,
+        "parameters": float(sum(p.numel() for p in module.parameters())),
+    }
+    layers = {"heads": [float(layer.num_heads) for layer in attentions(backbone)]}
+    return Fitted(metrics, curve, layers, scored.kept, cost=cost, execution=executed(data.provenance, module))
 
 
 def _keep_predictions(scored: Scored, folder: Path) -> None:

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_modules.backbones.encoder_decoder import TransformerEncoderDecoder
+from lightning_modules.backbones import BackboneModule
 from lightning_modules.batch import BEGIN, SOURCE, Example, Target, Tokens, Visibility
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.data.text.tokenizer import Vocabulary
@@ -87,7 +87,7 @@ class Translator:
         cached: Whether a step reads the last piece alone, and not all of its prefix again.
     """
 
-    backbone: TransformerEncoderDecoder
+    backbone: BackboneModule
     heads: Any
     objective: LanguageModel
     vocabulary: Vocabulary
@@ -103,7 +103,7 @@ class Translator:
         """
         check_translates(system, system.name or "the model")
         backbone, objective = module.eval().backbone, system.objectives.lm
-        assert isinstance(backbone, TransformerEncoderDecoder)
+        assert isinstance(backbone, BackboneModule)
         assert objective is not None
         return cls(backbone, own_heads(module.heads, "lm"), objective, vocabulary, system.model.longest)
 
@@ -130,6 +130,14 @@ class Translator:
             for number, translation in zip(part, self._searched([sources[n] for n in part], beam), strict=True):
                 found[number] = translation
         return [found[number] for number in range(len(sources))]
+
+    def read(self, source: Sequence[int], target: Sequence[int]) -> Example:
+        """A source and a translation of it as the model reads them; both without special pieces."""
+        device, vocabulary = self.backbone.table.device, self.vocabulary
+        row = _padded([source], vocabulary.sep, vocabulary.pad, 1)
+        ids = torch.tensor([[vocabulary.cls, *target]])
+        real = torch.ones_like(ids, dtype=torch.bool)
+        return Example(Tokens(ids, ~real, real, row.sample, source=row), Visibility(causal=True)).to(device)
 
     def _searched(self, sources: list[Sequence[int]], beam: Beam) -> list[Translation]:
         width, end, device = beam.width, self.vocabulary.sep, self.backbone.table.device
@@ -216,7 +224,7 @@ def check_translates(system: System, name: str) -> None:
     """
     if SOURCE not in system.model.supports:
         kind = system.model.get("kind")
-        text = f"{name} translates nothing: model.kind {kind} reads one sequence. Choose a run of an encoder_decoder."
+        text = f"{name} translates nothing: model.kind {kind} reads one sequence. Choose a run of an encoder-decoder."
         raise ConfigError([text])
 
 

@@ -202,7 +202,7 @@ def _canonical(stored: Tensors, family: Family) -> dict[str, str]:
 def _has(part: str, family: Family, names: Mapping[str, str]) -> bool:
     """Whether any tensor of a head exists, except the output table, which is the word table."""
     theirs = family.heads.get(part)
-    return theirs is not None and any(n.startswith(f"{theirs}.") and ".decoder." not in n for n in names)
+    return theirs is not None and any(n.startswith(f"{theirs}.") and not _is_output(n) for n in names)
 
 
 def _shapes(system: System) -> dict[str, tuple[int, ...]]:
@@ -254,7 +254,7 @@ def _is_ignored(name: str, family: Family) -> bool:
 
 def _is_output(name: str) -> bool:
     """Whether a tensor is the output layer, which is tied."""
-    return ".decoder." in name or name in ("lm_head.weight", "lm_loss.weight")
+    return ".decoder." in name or name in ("lm_head.weight", "lm_loss.weight", "vocab_projector.weight")
 
 
 def _joined(ours: str, theirs: Iterable[Tensor], shape: tuple[int, ...], family: Family, pad: int) -> Tensor:

@@ -4,6 +4,8 @@ Scaled dot-product attention of Vaswani et al. (2017), equation 1. The attention
 together with the position bias it forms the attention bias, a tensor that is added to the scores.
 """
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -119,7 +121,7 @@ class MultiHeadAttention(nn.Module):
         segments: SegmentRelation | None = None,
     ) -> None:
         super().__init__()
-        self.num_heads, self.dropout = num_heads, dropout
+        self.num_heads, self.head_size, self.dropout = num_heads, hidden_size // num_heads, dropout
         self.qkv = nn.Linear(hidden_size, 3 * hidden_size, bias=biases)
         self.output = nn.Linear(hidden_size, hidden_size, bias=biases)
         self.relation, self.segments = relation, segments
@@ -141,6 +143,8 @@ class MultiHeadAttention(nn.Module):
             context: The stream whose positions are attended to; by default ``x`` itself.
             read: The flat positions of ``x`` that ask.
         """
+        if not self.num_heads:
+            return self.output((x if read is None else states_at(x, read))[..., :0])
         if read is not None:
             scene = scene.at(read, x.shape[1])
         q, k, v = self.queries_keys_values(x, scene, context, read)
@@ -151,6 +155,23 @@ class MultiHeadAttention(nn.Module):
         if scene.blind is not None:
             mixed = mixed.masked_fill(scene.blind, 0.0)
         return self.output(mixed.transpose(1, 2).flatten(2))
+
+    def keep_heads(self, kept: Sequence[int]) -> None:
+        """Removes all heads but those with these numbers, with their weights.
+
+        The outputs are those of the whole layer with zeros in place of what the other heads read. The layer that
+        projects them has as many inputs as are left; without any head it gives its bias.
+        """
+        assert self.relation is self.segments is None, "their weights are of all heads together"
+        rows = torch.tensor([h * self.head_size + i for h in kept for i in range(self.head_size)], dtype=torch.long)
+        of_three = torch.cat([rows + part * self.output.in_features for part in range(3)])
+        self.num_heads = len(kept)
+        weight, bias = self.qkv.weight, self.qkv.bias
+        self.qkv.weight = nn.Parameter(weight.detach()[of_three.to(weight.device)])
+        if bias is not None:
+            self.qkv.bias = nn.Parameter(bias.detach()[of_three.to(bias.device)])
+        self.output.weight = nn.Parameter(self.output.weight.detach()[:, rows.to(weight.device)])
+        self.qkv.out_features, self.output.in_features = len(of_three), len(rows)
 
     def queries_keys_values(
         self,
@@ -166,7 +187,7 @@ class MultiHeadAttention(nn.Module):
         if context is None and read is None:
             q, k, v = in_heads(self.qkv(x), 3, self.num_heads, scene.turn, turned=2)
             return q, k, v
-        d, weight, bias = x.shape[-1], self.qkv.weight, self.qkv.bias
+        d, weight, bias = self.output.in_features, self.qkv.weight, self.qkv.bias
         first, rest = (None, None) if bias is None else (bias[:d], bias[d:])
         asking = x if read is None else states_at(x, read)
         (q,) = in_heads(F.linear(asking, weight[:d], first), 1, self.num_heads, scene.turn, turned=1)
@@ -195,7 +216,7 @@ class CrossAttention(MultiHeadAttention):
     def forward(self, x: Float[Tensor, "b t d"], source: Source) -> Float[Tensor, "b t d"]:
         """Attention of all positions to the source, at which a row sees no padding."""
         if source.kept is not None and (kept := source.kept.get(id(self))) is not None:
-            d, bias = x.shape[-1], self.qkv.bias
+            d, bias = self.output.in_features, self.qkv.bias
             k, v = kept
             (q,) = in_heads(F.linear(x, self.qkv.weight[:d], None if bias is None else bias[:d]), 1, self.num_heads)
         else:

@@ -38,13 +38,13 @@ def summed_cross_entropy(
             section 7). The rest is of the right word.
     """
     if states.device.type == "cpu":
-        return _SummedCrossEntropy.apply(*_in_one_precision(states, table), bias, ids, smoothing)
+        return _SummedCrossEntropy.apply(*in_one_precision(states, table), bias, ids, smoothing)
     logits = F.linear(states, table)
     logits = (logits if bias is None else logits + bias).float()
     return F.cross_entropy(logits, ids, reduction="sum", label_smoothing=smoothing)
 
 
-def _in_one_precision(states: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+def in_one_precision(states: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
     """Both in the precision of autocast, which does not look into functions with a gradient of their own."""
     if torch.is_autocast_enabled("cpu"):
         dtype = torch.get_autocast_dtype("cpu")

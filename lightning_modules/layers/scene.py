@@ -17,17 +17,19 @@ class Source:
     Attributes:
         states: The last states of the encoder.
         bias: What is added to the scores: minus infinity on padding, else nothing.
-        kept: Keys and values of each sub-layer that has read it, where a decoder goes on from step to step; None
+        kept: Keys and values of each part that has read it, where a decoder goes on from step to step; None
             where each step computes them.
     """
 
     states: Float[Tensor, "b s d"]
     bias: Float[Tensor, "b 1 1 s"]
-    kept: dict[int, tuple[Tensor, Tensor]] | None = None
+    kept: dict[int, tuple[Tensor, ...]] | None = None
 
     def rows(self, which: Int[Tensor, " k"]) -> "Source":
         """The sources of some rows, in this order."""
-        kept = None if self.kept is None else {name: (k[which], v[which]) for name, (k, v) in self.kept.items()}
+        kept = None
+        if self.kept is not None:
+            kept = {name: tuple(part[which] for part in parts) for name, parts in self.kept.items()}
         return Source(self.states[which], self.bias[which], kept)
 
 

@@ -53,10 +53,10 @@ def question(system: System, target: str) -> str:
 def read(system: System) -> dict[str, Data]:
     """The texts that a model has read, each once, in the pieces of its tokenizer.
 
-    The training text is ``training``; those of trunks, if they are others, are ``trunk``, ``trunk 2`` ..., the nearest
+    The training text is ``training``; those of parents, if they are others, are ``trunk``, ``trunk 2`` ..., the nearest
     first.
     """
     pieces = system.data.tokenized_by
-    texts = [system.data, *(Data(corpora=trunk.data.corpora, tokenizer=pieces) for trunk in system.trunks)]
+    texts = [system.data, *(Data(corpora=other.data.corpora, tokenizer=pieces) for other in system.behind)]
     own, *others = {canonical(text.essence()): text for text in texts}.values()
     return {"training": own} | {f"trunk {n}".removesuffix(" 1"): text for n, text in enumerate(others, 1)}

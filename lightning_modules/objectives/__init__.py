@@ -14,6 +14,7 @@ from lightning_modules.batch import Annotation, Encoded, Example, Size, Unsuppor
 from lightning_modules.config import Settings, knob
 from lightning_modules.draws import Draws
 from lightning_modules.objectives.activation_regularization import ActivationRegularization
+from lightning_modules.objectives.distillation import Distillation
 from lightning_modules.objectives.language_model import LanguageModel
 from lightning_modules.objectives.masked_lm import MaskedLM
 from lightning_modules.objectives.masking import Masking
@@ -22,8 +23,8 @@ from lightning_modules.objectives.permutation_lm import PermutationLM
 from lightning_modules.objectives.sentence_pair import SentencePair
 from lightning_modules.objectives.span_boundary import SpanBoundary
 
-__all__ = ["ActivationRegularization", "LanguageModel", "MaskedLM", "Masking", "Objective", "Objectives",
-           "PermutationLM", "SentencePair", "SpanBoundary", "own_heads"]  # fmt: skip
+__all__ = ["ActivationRegularization", "Distillation", "LanguageModel", "MaskedLM", "Masking", "Objective",
+           "Objectives", "PermutationLM", "SentencePair", "SpanBoundary", "own_heads"]  # fmt: skip
 
 
 class Objectives(Settings):
@@ -45,6 +46,10 @@ class Objectives(Settings):
         None, "Activation and temporal activation regularisation of an LSTM (AWD-LSTM).", neutral=None
     )
 
+    distillation: Distillation | None = knob(
+        None, "Distillation of a masked language model by a trained one (DistilBERT).", neutral=None
+    )
+
     @model_validator(mode="after")
     def _one_corrupter(self) -> Self:
         corrupters = [name for name, objective in self.present() if objective.corrupts]
@@ -56,6 +61,9 @@ class Objectives(Settings):
                 f"{': ' + ', '.join(corrupters) if corrupters else ''}. Set exactly one of: {', '.join(candidates)}."
             )
         self._check_measured(*next(self.present()))
+        if not any(objective.weight for _, objective in self.present()):
+            raise ValueError("objectives.mlm.weight is 0 and there is no other objective, so nothing would be learned")
+        self._check_taught()
         units = self.mlm.masking.units if self.mlm else None
         if "sbo" in dict(self.present()) and not (units and units.spans):
             given = f"objectives.mlm.masking.units.kind {units.kind} gives" if units else "without masking there are"
@@ -66,9 +74,20 @@ class Objectives(Settings):
         return self
 
     def resolved(self) -> Self:
-        """The objectives in full, without one whose weight is 0."""
-        full = super().resolved()
-        return full.model_copy(update={"sbo": None}) if full.sbo and not full.sbo.weight else full
+        """The objectives in full, without those that add nothing to the loss."""
+        full, kept = super().resolved(), dict(self.present())
+        idle = {name: None for name in ("sbo", "distillation") if getattr(full, name) and name not in kept}
+        return full.model_copy(update=idle) if idle else full
+
+    def _check_taught(self) -> None:
+        """Checks that there is a head for masked words where one is taught."""
+        if self.distillation is None:
+            return
+        if self.mlm is None:
+            raise ValueError(
+                "objectives.distillation teaches the head for masked words, and objectives.mlm is null: add it, with "
+                "weight 0 if masked words themselves are not to be learned"
+            )
 
     def _check_measured(self, name: str, objective: Objective) -> None:
         """Checks that the objective that corrupts says how it is measured; else a training ends without a measure."""
@@ -89,10 +108,18 @@ class Objectives(Settings):
         """The objective that corrupts the input."""
         return next(self.present())[1]
 
+    @property
+    def taught(self) -> Distillation | None:
+        """The distillation, if it has a loss."""
+        return self.distillation if self.distillation and self.distillation.is_used else None
+
     def present(self) -> Iterator[tuple[str, Objective]]:
-        """The objectives in use, by name; the one that corrupts comes first. A weight of 0 is no use."""
+        """The objectives in use, by name; the one that corrupts comes first.
+
+        Another one whose loss is always 0 is not in use.
+        """
         named = [(name, getattr(self, name)) for name in type(self).model_fields]
-        used = ((name, objective) for name, objective in named if objective is not None and objective.weight)
+        used = ((name, objective) for name, objective in named if objective is not None and objective.is_used)
         yield from sorted(used, key=lambda item: not item[1].corrupts)
 
     @property
@@ -133,8 +160,10 @@ class Objectives(Settings):
         """
         terms: dict[str, tuple[Tensor, float, float]] = {}
         for name, objective in self.present():
+            if not objective.weight:
+                continue
             counts = objective.counts(example)
-            for term, total in objective.loss(own_heads(heads, name), encoded, example).items():
+            for term, total in objective.loss(self._read_heads(heads, name), encoded, example).items():
                 if term not in counts:
                     raise Unsupported(
                         f"objectives.{name}: loss term '{term}' has no declared count. Name it in "
@@ -142,6 +171,11 @@ class Objectives(Settings):
                     )
                 terms[term] = (total, counts[term], objective.weight)
         return terms
+
+    def _read_heads(self, heads: nn.ModuleDict, name: str) -> nn.ModuleDict:
+        """The heads that the loss of an objective reads."""
+        read = [own_heads(heads, one) for one in (*getattr(self, name).borrows, name)]
+        return read[0] if len(read) == 1 else nn.ModuleDict({part: head for one in read for part, head in one.items()})
 
     def flops_per_sequence(self, length: int, size: Size, special: int = 2) -> float:
         """Multiply-adds x 2 of all heads' forward pass over one sequence with so many special positions."""

@@ -25,6 +25,11 @@ class MaskedLM(Objective):
     reads_targets_only: ClassVar[bool] = True
     targets: ClassVar[tuple[str, ...]] = ("mlm",)
 
+    weight: Annotated[float, OfLoss] = knob(
+        1.0,
+        "Factor on this objective's mean loss. With 0 there is none, and words are hidden for the other objectives.",
+        ge=0,
+    )
     masking: Masking = Masking()
     activation: Annotated[Activation, OfLoss] = knob(
         "gelu",

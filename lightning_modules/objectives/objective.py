@@ -30,6 +30,7 @@ class Objective(Settings, ABC):
         targets: Names of its targets in an example.
         needs: What it asks of the backbone -> what to set instead. A system whose model does not support it is refused.
         labels: Labels of sequences that it reads. A system whose format does not give them is refused.
+        borrows: Names of the objectives whose heads its loss reads besides its own.
         reads_targets_only: Whether its loss reads the last states at its targets alone, by `Encoded.at`. If all
             objectives do, a training step computes no others.
     """
@@ -37,9 +38,15 @@ class Objective(Settings, ABC):
     corrupts: ClassVar[bool]
     needs: ClassVar[dict[str, str]] = {}
     labels: ClassVar[frozenset[str]] = frozenset()
+    borrows: ClassVar[tuple[str, ...]] = ()
     reads_targets_only: ClassVar[bool] = False
 
     weight: Annotated[float, OfLoss] = knob(1.0, "Factor on this objective's mean loss.", gt=0)
+
+    @property
+    def is_used(self) -> bool:
+        """Whether it does anything: it corrupts, or adds to the loss."""
+        return self.corrupts or bool(self.weight)
 
     @property
     @abstractmethod

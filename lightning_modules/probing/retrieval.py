@@ -16,6 +16,7 @@ import hashlib
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -214,8 +215,9 @@ def bars(examples: TextExamples) -> dict[str, float]:
 def _tfidf(first: list[str], second: list[str], **form: object) -> Float[np.ndarray, "n n"]:
     from sklearn.feature_extraction.text import TfidfVectorizer  # seconds to import, which planning does without
 
-    counted = TfidfVectorizer(sublinear_tf=True, **form).fit([*first, *second])  # pyright: ignore[reportArgumentType]
-    return np.asarray((counted.transform(first) @ counted.transform(second).T).todense())
+    counted = TfidfVectorizer(sublinear_tf=True, **form)  # pyright: ignore[reportArgumentType]
+    both: Any = counted.fit_transform([*first, *second])
+    return np.asarray((both[: len(first)] @ both[len(first) :].T).todense())
 
 
 def _lengths(first: list[str], second: list[str]) -> Float[np.ndarray, "n n"]:

@@ -2,9 +2,11 @@
 
 from lightning_modules.system import System
 from lightning_modules.systems.albert import ALBERT_BASE, ALBERT_LARGE, ALBERT_XLARGE, ALBERT_XXLARGE
+from lightning_modules.systems.attention_lstm import ATTENTION_LSTM
 from lightning_modules.systems.awd_lstm import AWD_LSTM
 from lightning_modules.systems.bert import BERT_BASE, BERT_LARGE
 from lightning_modules.systems.compact_bert import BERT_MEDIUM, BERT_MINI, BERT_SMALL, BERT_TINY
+from lightning_modules.systems.distilbert import DISTILBERT
 from lightning_modules.systems.elmo import ELMO
 from lightning_modules.systems.gpt import GPT
 from lightning_modules.systems.gpt2 import GPT2, GPT2_MEDIUM
@@ -33,10 +35,12 @@ SYSTEMS: dict[str, System] = {
     "albert_xlarge": ALBERT_XLARGE,
     "albert_xxlarge": ALBERT_XXLARGE,
     "mask15_large": MASK15_LARGE,
+    "distilbert": DISTILBERT,
     "elmo": ELMO,
     "gpt": GPT,
     "gpt2": GPT2,
     "gpt2_medium": GPT2_MEDIUM,
+    "attention_lstm": ATTENTION_LSTM,
     "transformer_base": TRANSFORMER_BASE,
     "transformer_big": TRANSFORMER_BIG,
     "transformer_xl_base": TRANSFORMER_XL_BASE,
@@ -59,6 +63,7 @@ __all__ = [
     "BERT_MINI",
     "BERT_SMALL",
     "BERT_TINY",
+    "DISTILBERT",
     "ELMO",
     "GPT",
     "GPT2",

@@ -34,6 +34,7 @@ def check(system: System, task: str, settings: FineTuning) -> None:
         _in_windows(system, task, settings),
         _backward(system, task, settings),
         _carried(system, settings),
+        _headless(system, settings),
     ]
     found = [Problem(f"finetuning.{path}", text) for path, text in filter(None, wrong)]
     if named := languages.of(system.model):
@@ -105,6 +106,33 @@ def _carried(system: System, settings: FineTuning) -> tuple[str, str] | None:
         f"carries the states of an LSTM from text to text, and this model is {system.model.described}: leave it out, "
         "or pretrain with model.kind lstm"
     )
+
+
+def _headless(system: System, settings: FineTuning) -> tuple[str, str] | None:
+    """Heads are removed with their weights, so each must have its own."""
+    pruning, model = settings.removal, system.model
+    if pruning is None:
+        return None
+    if not model.total_heads:
+        return "head_pruning", (
+            f"removes attention heads, and this model has none: {model.described}. Leave it out, or pretrain with "
+            "model.kind transformer"
+        )
+    if (positions := model.get("positions")) not in ("learned", "sinusoidal", "rotary", "none"):
+        return "head_pruning", (
+            f"removes a head with its weights, and positions {positions} have some for all heads together. Leave it "
+            "out, or pretrain with model.positions learned, sinusoidal, rotary or none"
+        )
+    if model.get("segment_relation"):
+        return "head_pruning", (
+            "removes a head with its weights, and model.segment_relation has some for all heads together: leave it out"
+        )
+    if not pruning.removed(model.total_heads):
+        return "head_pruning.share", (
+            f"{pruning.share:g} of {model.total_heads} heads is less than half a head: give "
+            f"{1 / model.total_heads:.3g} or more"
+        )
+    return None
 
 
 def _in_windows(system: System, task: str, settings: FineTuning) -> tuple[str, str] | None:

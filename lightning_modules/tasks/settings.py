@@ -8,6 +8,7 @@ from lightning_modules.batch import Direction
 from lightning_modules.config import ConfigError, Settings, knob
 from lightning_modules.data.word_vectors import WordVectors
 from lightning_modules.objectives import LanguageModel
+from lightning_modules.parents import Role
 from lightning_modules.tasks.reading.layout import LAYOUTS, LayoutName
 from lightning_modules.tasks.reading.text_vectors import FOLDED, ReaderName
 from lightning_modules.training.layer_groups import Freezing, trained
@@ -21,6 +22,10 @@ _MOMENTS = 64  # of an epoch at which is asked what learns
 OF_SOME_SHAPES = {
     "reader": None, "pooler": True, "hidden_layer": None, "mean_label": False, "both_orders": False, "span_beam": None,
 }  # fmt: skip
+
+
+_PRETRAINED: dict[str, Any] = {"task": ""}
+_UNPRUNED: dict[str, Any] = {"finetuning.weight_pruning": None}
 
 
 class Features(Settings):
@@ -161,6 +166,100 @@ class HiddenLayer(Settings):
 
     units: int = knob(50, "Its units.", ge=1, le=1 << 16)
     dropout: float = knob(0.4, "Dropout on what it reads.", ge=0, lt=1)
+
+
+class HeadPruning(Settings):
+    """Attention heads that are removed after a fine-tuning, which is not trained on (Michel et al. 2019)."""
+
+    share: float = knob(0.5, "Share of all heads that are removed, rounded to whole heads. None with 0.", ge=0, le=1)
+    order: Literal["importance", "random"] = knob(
+        "importance",
+        "Which go first. By importance these are the heads that change the loss of the training examples least, by its "
+        "gradient. It is computed again after each tenth of the heads. A random order is drawn by the seed.",
+    )
+
+    def removed(self, heads: int) -> int:
+        """How many of so many heads are removed."""
+        return round(self.share * heads)
+
+    def each_round(self, heads: int) -> int:
+        """How many a round removes: a tenth of all heads, at least one."""
+        return max(1, round(heads / 10))
+
+    def passes(self, heads: int) -> int:
+        """Passes over the training examples, one a round where importances are computed."""
+        return -(-self.removed(heads) // self.each_round(heads)) if self.order == "importance" else 0
+
+
+class WeightPruning(Settings):
+    """Weights that are removed before a fine-tuning and stay 0 in it (Chen et al. 2020, Renda et al. 2020)."""
+
+    share: float = knob(
+        0.5, "Share of the weights of attention and feed-forward matrices that is removed. None with 0.", ge=0, lt=1
+    )
+    mask_from: Literal["task", "pretraining"] = knob(
+        "task",
+        "Whose smallest weights are removed, all matrices together: the same fine-tuning without pruning, or the "
+        "pretrained model.",
+    )
+    choose: Literal["magnitude", "random"] = knob(
+        "magnitude",
+        "Remove the smallest weights, or the same number of each matrix at random, drawn by the seed, as a control.",
+    )
+    weights: Literal["rewound", "kept", "redrawn"] = knob(
+        "rewound",
+        "What the weights that stay start from. Rewound ones are pretrained. Kept ones are those that the mask is made "
+        "from, with the head. Redrawn ones are random, as a control.",
+    )
+    rounds: int = knob(
+        1,
+        "Rounds in which the share is reached, each a training whose weights make the next mask. All remove the same "
+        "number of weights.",
+        neutral=1,
+        ge=1,
+        le=64,
+    )
+    round: int | None = knob(
+        None, "Which of the rounds this is, as a training of its own. By default the last one.", neutral=None, ge=1
+    )
+
+    @model_validator(mode="after")
+    def _has_the_round(self) -> Self:
+        if self.round is not None and self.round > self.rounds:
+            raise ValueError(
+                f"round {self.round} is after the last of rounds {self.rounds}: give at most {self.rounds}"
+            )
+        if self.rounds > 1 and (self.mask_from, self.choose) != ("task", "magnitude"):
+            raise ValueError(
+                "every round makes its mask from the training before it. With rounds above 1, set mask_from to task "
+                "and choose to magnitude."
+            )
+        if self.weights == "kept" and self.mask_from == "pretraining":
+            raise ValueError("the weights that a mask from pretraining is made from are the pretrained: use rewound")
+        return self
+
+    def resolved(self) -> Self:
+        """Without the number of the last round."""
+        return self.model_copy(update={"round": None}) if self.round == self.rounds else self
+
+    @property
+    def number(self) -> int:
+        """The number of this round."""
+        return self.rounds if self.round is None else self.round
+
+    @property
+    def sparsity(self) -> float:
+        """The share that this round has removed."""
+        return self.share * self.number / self.rounds
+
+    @property
+    def parents(self) -> dict[Role, dict[str, Any]]:
+        """The runs whose weights make the mask and are started from."""
+        before = {"finetuning.weight_pruning.round": self.number - 1} if self.number > 1 else _UNPRUNED
+        mask = before if self.mask_from == "task" else _PRETRAINED
+        if self.weights == "redrawn":
+            return {"mask": mask}
+        return {"start": mask if self.weights == "kept" else _PRETRAINED, "mask": mask}
 
 
 class FineTuning(Settings):
@@ -307,10 +406,47 @@ class FineTuning(Settings):
         ge=0,
         le=16,
     )
+    head_pruning: HeadPruning | None = knob(
+        None,
+        "Remove attention heads from the model that the other settings train, with their weights, and score what is "
+        "left without more training. By default all heads stay. Needs a transformer.",
+        neutral=None,
+    )
+    weight_pruning: WeightPruning | None = knob(
+        None,
+        "Remove weights of the encoder's matrices before the training, and keep them 0 in it. By default all stay.",
+        neutral=None,
+    )
     clip_norm: float = knob(1.0, "Maximum global gradient norm. No clipping with 0.", neutral=0.0, ge=0)
     precision: Literal["fp32", "bf16"] = knob("bf16", "fp32, or bf16 for bfloat16 autocast over fp32 weights.")
     optimizer: Optimizer = knob(Optimizer(peak_lr=2e-5), "The optimiser. Its moments start from zero.")
     schedule: Schedule = knob(Schedule(warmup_fraction=0.1), "The learning rate over all epochs.")
+
+    @property
+    def keeps_weights(self) -> bool:
+        """Whether weights under a mask go on from where they were trained, with the head."""
+        return self.masking is not None and self.masking.weights == "kept"
+
+    @property
+    def masking(self) -> WeightPruning | None:
+        """The removal of weights; None where all of them stay."""
+        return self.weight_pruning if self.weight_pruning is not None and self.weight_pruning.share else None
+
+    @property
+    def removal(self) -> HeadPruning | None:
+        """The removal of heads; None where all of them stay."""
+        return self.head_pruning if self.head_pruning is not None and self.head_pruning.share else None
+
+    @property
+    def parents(self) -> dict[Role, dict[str, Any]]:
+        """The descriptions of the runs whose weights a fine-tuning reads (`lightning_modules.parents`)."""
+        if self.removal is not None:
+            return {"start": {"finetuning.head_pruning": None}}
+        if self.masking is not None:
+            return self.masking.parents
+        if self.from_scratch:
+            return {}
+        return {"start": {"task": self.first, "finetuning.first": None} if self.first else {"task": ""}}
 
     @model_validator(mode="after")
     def _is_one_pass_after_another(self) -> Self:
@@ -341,6 +477,7 @@ class FineTuning(Settings):
             raise ValueError("word_vectors need from_scratch: set from_scratch to true, or leave out word_vectors")
         self._check_freezing()
         self._check_windows()
+        self._check_pruning()
         self._check_frozen()
         if self.layout == "cls_last" and self.reader == "first":
             raise ValueError("reader first reads a word, since layout cls_last has [CLS] last. Set reader to last.")
@@ -405,9 +542,31 @@ class FineTuning(Settings):
         lowest = [trained(self.freezing, depth + 2, step, steps, _MOMENTS)[-1] for step in range(steps)]
         return sum(min(group, depth) for group in lowest) / (depth * steps)
 
+    def _check_pruning(self) -> None:
+        if self.masking is None:
+            return
+        others = {
+            "features": self.features is not None,
+            "head_pruning": self.removal is not None,
+            "from_scratch": self.from_scratch,
+            "first": self.first,
+            "layers_transferred": self.layers_transferred is not None,
+            "window": self.window is not None,
+            "bilstm_layers": self.bilstm_layers,
+        }
+        if given := [name for name, value in others.items() if value]:
+            raise ValueError(
+                f"weight_pruning masks an encoder that starts from pretrained weights and is trained whole, which "
+                f"{given[0]} is not made for. Leave one of the two out."
+            )
+
     def _check_frozen(self) -> None:
         if self.features is None:
             return
+        if self.removal is not None:
+            raise ValueError(
+                "head_pruning removes heads of a fine-tuned encoder, and features freeze it. Leave out one of the two."
+            )
         if self.word_vectors is not None:
             raise ValueError("with word_vectors the layers of a frozen encoder would stay random. Leave out features.")
         if self.layers_transferred is not None:
@@ -423,8 +582,15 @@ class FineTuning(Settings):
             raise ValueError("a frozen encoder learns from no loss. Set auxiliary_lm to 0, or leave out features.")
 
     def resolved(self) -> Self:
-        """Without ``encoder_dropout`` for a frozen encoder, whose features are computed without dropout."""
+        """Without a removal of nothing, and without ``encoder_dropout`` for a frozen encoder.
+
+        Its features are computed without dropout.
+        """
         settings = super().resolved()
+        if settings.removal is None:
+            settings = settings.model_copy(update={"head_pruning": None})
+        if settings.masking is None:
+            settings = settings.model_copy(update={"weight_pruning": None})
         frozen = settings.features is not None and settings.encoder_dropout is not None
         return settings.model_copy(update={"encoder_dropout": None}) if frozen else settings
 

@@ -75,6 +75,13 @@ class Optimizer(Settings):
         fields = type(self).model_fields
         return self.model_copy(update={name: fields[name].default for name in _OF_ADAM})
 
+    @property
+    def moments(self) -> int:
+        """Tensors of the size of each parameter that it keeps from step to step; of averaged SGD that is the mean."""
+        if self.algorithm == "sgd":
+            return 1 if self.nonmonotone_interval else 0
+        return 1 if self.algorithm == "adagrad" else 2
+
     def build(self, module: nn.Module, below: float = 1.0) -> torch.optim.Optimizer:
         """The optimiser over a module's parameters, each once (tied and shared tensors are one parameter).
 

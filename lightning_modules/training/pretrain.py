@@ -14,6 +14,7 @@ from lightning_modules.backbones.shapes import ADDED
 from lightning_modules.batch import Encoded, Example
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.objectives import Objectives
+from lightning_modules.objectives.distillation import Taught, Teacher
 from lightning_modules.training import ranks, shards
 from lightning_modules.training.carries import Carries
 from lightning_modules.training.optim import (
@@ -73,6 +74,11 @@ class Pretrain(pl.LightningModule):
         self.heldout_losses: list[float] = []
         self._positions = 0  # of the last micro-batch
         self._evaluated, self._sums = self.heldout_carries(), dict[str, tuple[float, float]]()
+        self._teachers: list[Teacher] = []  # in a list, so that weights, checkpoints and optimiser know nothing of it
+
+    def teach(self, teacher: Teacher) -> None:
+        """Gives the training its teacher, which is no part of the module."""
+        self._teachers = [teacher]
 
     def heldout_carries(self) -> Carries:
         """What an evaluation carries, nothing yet: it has its own, and leaves that of training as it is."""
@@ -84,11 +90,26 @@ class Pretrain(pl.LightningModule):
 
     def training_step(self, example: Example, index: int) -> Tensor:
         """The micro-batch's share of the loss."""
-        terms = self.objectives.loss(self.heads, self.carries.read(self.backbone, example), example)
+        encoded = self.carries.read(self.backbone, example)
+        if self.objectives.taught is not None:
+            encoded.taught = self._teacher(example)
+        terms = self.objectives.loss(self.heads, encoded, example)
         self._positions = example.inputs.ids.shape[1]
         self.running.add(terms)
         self.logged.keep(terms)
         return share(terms, example.counts, self)
+
+    def _teacher(self, example: Example) -> Taught:
+        """What the teacher makes of a batch.
+
+        Raises:
+            ConfigError: Without one.
+        """
+        if not self._teachers:
+            text = "needs a model with weights: give the module one by `teach`, or `fit` its weights as `teacher`"
+            raise ConfigError([Problem("objectives.distillation.teacher", text)])
+        (teacher,) = self._teachers
+        return teacher.to(self.device)(example)
 
     def on_before_optimizer_step(self, optimizer: Any) -> None:
         """Logs ``train.loss``, that of each objective and ``lr``, every ``log_every_n_steps`` of the Trainer.

@@ -54,7 +54,8 @@ class Progress:
 class Fitted:
     """The results of a training: final metrics, a curve of at most 64 points, statistics by layer, packed scores of
     examples, held-out losses by sequence for a file of their own, costs, the kinds of devices that it was made on,
-    in order: several if a checkpoint was resumed on another kind; and what of the execution was decided there.
+    in order: several if a checkpoint was resumed on another kind; and what was decided there, of the execution and of
+    how translations were scored.
     """
 
     metrics: dict[str, float | bool] = field(default_factory=dict)

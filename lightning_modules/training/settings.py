@@ -11,6 +11,13 @@ class Training(Settings):
     """Length, batch size and precision of a training."""
 
     steps: int = knob(1_000_000, "Optimiser steps.", ge=1)
+    stop_after: int = knob(
+        0,
+        "Steps after which the training ends, with the schedule of all its steps. So a checkpoint on the way is a run "
+        "of its own. With 0 it ends after the last step.",
+        neutral=0,
+        ge=0,
+    )
     batch_size: int = knob(256, "Sequences per optimiser step, over all micro-batches and devices.", ge=1, le=1 << 20)
     batch_by: Literal["sequences", "tokens"] = knob(
         "sequences",
@@ -31,9 +38,17 @@ class Training(Settings):
     start: dict[str, Any] = knob(
         {},
         "Knob -> value: in what the pretraining differs whose weights this one starts from, all else being as here. "
-        "Empty for random weights. That one may have a training.start of its own. Both have the same backbone, and the "
-        "same tokenizer unless vocabulary is remapped. Optimiser and schedule start from the beginning.",
+        "Empty for random weights. That one may have a training.start of its own, and another seed (seed). Both have "
+        "the same backbone, and the same tokenizer unless vocabulary is remapped. Optimiser and schedule start from "
+        "the beginning.",
         neutral={},
+    )
+    start_layers: tuple[int, ...] = knob(
+        (),
+        "Layers of the model in start that the layers of this one start from, counted from 0, one for each. DistilBERT "
+        "takes 0, 2, 4, 7, 9 and 11 of 12. By default both have the same layers.",
+        neutral=(),
+        max_length=1000,
     )
     vocabulary: Literal["same", "remapped"] = knob(
         "same",
@@ -53,6 +68,24 @@ class Training(Settings):
 
     def __hash__(self) -> int:
         return hash(canonical(self.essence()))  # a mapping has no hash of its own
+
+    @property
+    def last_step(self) -> int:
+        """The step after which the training ends."""
+        return min(self.stop_after or self.steps, self.steps)
+
+    def resolved(self) -> Self:
+        """The settings in full, without a stop after the last step."""
+        return self.model_copy(update={"stop_after": 0}) if self.stop_after >= self.steps else self
+
+    @model_validator(mode="after")
+    def _has_layers_to_choose(self) -> Self:
+        if self.start_layers and not self.start:
+            raise ValueError(
+                "start_layers chooses layers of another model, and start is empty: name its training in start, or set "
+                "start_layers to []"
+            )
+        return self
 
     @model_validator(mode="after")
     def _remaps_what_it_starts_from(self) -> Self:

@@ -13,10 +13,10 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from lightning_modules import languages
 from lightning_modules.batch import Example
 from lightning_modules.finetuning.run import FinetuningRun
 from lightning_modules.objectives import Objectives
+from lightning_modules.objectives.distillation import Teacher
 from lightning_modules.systems import ROBERTA_BASE, SYSTEMS
 from lightning_modules.tasks import TASKS, FineTuning, Task, pins
 from lightning_modules.tasks.reading.passages import Question
@@ -91,9 +91,10 @@ def step(module, example):
 def pretraining_step(system):
     module = system.build(seed=0)
     module.trainer = Accumulating()
+    if system.objectives.taught:
+        other = system.parents()["teacher"].system.build(seed=1)
+        module.teach(Teacher(other.backbone, other.heads))
     tokens = make_tokens(8, 16, 128, padding=4)
-    if languages.of(system.model):
-        tokens.tables["language"] = torch.arange(8)[:, None].expand(8, 16) % 2
     example = system.objectives.corrupt(Example.of(tokens), make_draws(8), make_vocabulary(128))
     step(module, example)
     with OneDevice(), torch.no_grad():
@@ -124,11 +125,17 @@ def systems():
             continue
         if SYSTEMS[name].objectives.mlm is None and objective in ("sentence", "sbo"):
             continue  # which need what a masked language model has
-        if SYSTEMS[name].format.kind == "stream" and objective in ("mlm", "plm"):
-            continue  # rows that go on are read from the left
-        if SYSTEMS[name].format.languages != "one_text" and objective not in ("mlm", "sbo"):
-            continue  # rows of pairs are for hidden words
-        system = SYSTEMS[name].but(**TINY | OBJECTIVES[objective])
+        if SYSTEMS[name].format.kind == "stream" and objective in ("mlm", "plm", "distillation"):
+            continue  # rows that go on are read from the left, and taught one step at a time
+        if SYSTEMS[name].objectives.mlm is None and objective == "distillation":
+            continue  # which teaches the head for masked words
+        chosen = SYSTEMS[name].training.start_layers  # of a deeper model
+        fewer = {"training.start_layers": chosen[:1]} if chosen else {}
+        if chosen and objective != "distillation" and objective != "its own":
+            fewer = {"objectives.distillation": None, "training.start": {}, "training.start_layers": []}
+        if SYSTEMS[name].format.languages != "one_text":
+            fewer |= {"format.languages": "one_text", "model.languages": []}  # the batches here name none
+        system = SYSTEMS[name].but(**TINY | fewer | OBJECTIVES[objective])
         found.setdefault((system.model, system.objectives), (f"{name}, {objective}", system))
     return dict(found.values())
 

@@ -49,6 +49,13 @@ def test_the_library_alone_trains_as_its_page_shows():
     assert names["trainer"].callback_metrics["heldout.loss"] < losses[0]
 
 
+def test_the_figures_of_a_convolution_are_those_that_its_page_computes():
+    names, text = run("pruning.md"), (GUIDES / "pruning.md").read_text(encoding="utf-8")
+    counts = [names[f"{kind}{rest}"] for kind in ("shared", "unshared") for rest in ("", "_without_biases")]
+    assert counts == [34_944, 34_848, 105_705_600, 105_415_200]
+    assert all(f"{count:,}" in text for count in counts)
+
+
 PAGES = [*GUIDES.glob("*.md"), *(project() / "docs").glob("*.md")]
 OF_THE_SITE = {"docs/index.md", "docs/api_introduction.md"}
 

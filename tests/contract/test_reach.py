@@ -59,7 +59,9 @@ def test_every_cell_of_every_grid_sees_far():
             for system in {cell.system for cell in cells_of(name, scale)}:
                 model = system.model
                 if isinstance(model, Transformer) and model.positions != REFERENCE:
-                    plain = model.but(memory_length=0, segment_relation=False, query_stream=False)  # of a batch alone
+                    plain = model.but(
+                        memory_length=0, segment_relation=False, query_stream=False, languages=[]
+                    )  # of a batch alone
                     shapes.setdefault((plain, system.format.sequence_length), f"{name} at {scale}")
     assert [where for shape, where in shapes.items() if relative(*shape) < LEAST] == []
 

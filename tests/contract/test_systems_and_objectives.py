@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from lightning_modules import languages, objectives
@@ -12,6 +13,7 @@ from lightning_modules.batch import QUERY_STREAM, Example, Size
 from lightning_modules.config import ConfigError, diff
 from lightning_modules.objectives import MaskedLM, Masking, Objectives, SentencePair, SpanBoundary
 from lightning_modules.objectives.choosing import Spans
+from lightning_modules.objectives.distillation import Teacher
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
 from tests.conftest import make_draws, make_tokens, make_vocabulary
@@ -27,13 +29,17 @@ SHRUNK = {
 
 def shrunk(name):
     """A system of one layer of 16 units."""
+    if SYSTEMS[name].model.kind == "lstm_encoder_decoder":
+        own = {"model.embedding_size": None}
+        return SYSTEMS[name].but(**{path: SHRUNK[path] for path in SHRUNK if path != "model.num_heads"}, **own)
     if SYSTEMS[name].model.kind == "lstm":
         own = {"model.embedding_size": None, "model.output_size": None}
         if SYSTEMS[name].model.characters is not None:
             own |= {"model.num_layers": 2, "model.cell_size": 24, "objectives.lm.negatives": 8}
             return SYSTEMS[name].but(**{path: SHRUNK[path] for path in SHRUNK if path != "model.num_heads"} | own)
         return SYSTEMS[name].but(**{path: SHRUNK[path] for path in SHRUNK if path != "model.num_heads"}, **own)
-    return SYSTEMS[name].but(**SHRUNK)
+    chosen = SYSTEMS[name].training.start_layers  # of a deeper model
+    return SYSTEMS[name].but(**SHRUNK | ({"training.start_layers": chosen[:1]} if chosen else {}))
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -54,7 +60,11 @@ class TestSystem:
                 languages.of(system.model) or "-"
             )
         example = system.prepare(tokens, make_draws(64), make_vocabulary(64))
-        terms = system.objectives.loss(module.heads, module.backbone(example), example)
+        encoded = module.backbone(example)
+        if system.objectives.taught:
+            other = system.parents()["teacher"].system.build(seed=1)
+            encoded.taught = Teacher(other.backbone, other.heads)(example)
+        terms = system.objectives.loss(module.heads, encoded, example)
         total = sum(weight * loss / count for loss, count, weight in terms.values())
         assert total.isfinite()
         total.backward()
@@ -87,8 +97,10 @@ PUBLISHED = {
     "ulmfit": 44.27,  # of the released sizes by hand, since no count is published; see test_hidden_layer.py
     "xlm": 249.1,  # of the released shape by hand, since no count is at hand
     "transformer_base": 63.1, "transformer_big": 214.2,  # with 37,000 pieces; the paper prints 65 and 213
+    "attention_lstm": 89.06,  # of the sizes by hand, since no count is published: 37 words, 32.03, 18.03 and 2
     "xlnet_base": 117,  # of the released model; the paper calls it as large as BERT-base
     "xlnet_large": 360,  # of the released model, 360,268,800 and a bias of words; the paper says as BERT-large (340)
+    "distilbert": 67.0,  # of the released model, 66,985,530; the paper prints 66, without the head
     "gpt": 117, "gpt2": 124.4, "gpt2_medium": 354.8,  # GPT-2's paper prints 117 and 345, an erratum
 }  # fmt: skip
 
@@ -241,7 +253,12 @@ class TestObjective:
         example = corrupted(objective, make_tokens())
         settings = Transformer(num_layers=1, hidden_size=16, num_heads=2, max_positions=16)
         settings = settings.but(query_stream=QUERY_STREAM in objective.needs)
-        encoded, heads = settings.build(50)(example), objective.heads(SIZE)
+        backbone, heads = settings.build(50), objective.heads(SIZE)
+        encoded = backbone(example)
+        if objective.borrows:
+            words = MaskedLM().heads(SIZE)
+            heads = nn.ModuleDict({**words, **heads})
+            encoded.taught = Teacher(backbone, nn.ModuleDict({"mlm": words}))(example)
         losses, counts = objective.loss(heads, encoded, example), objective.counts(example)
         assert losses.keys() == counts.keys()
         assert all(total.isfinite() for total in losses.values())

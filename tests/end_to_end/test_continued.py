@@ -192,7 +192,7 @@ def test_lost_weights_of_a_trunk_are_trained_again(tmp_path, monkeypatch):
     summary = execute(found, records, "inline")
     assert (summary.executed, summary.outcomes) == (8, {"done": 8})
     trunk, child = found.trunks[0], found.cells[2].runs[0]
-    assert child.parent == trunk
+    assert child.start == trunk
     weights, measured = records.work_folder(trunk.id) / WEIGHTS, records.get(child.id).metrics
     before = load_file(weights)
     for path in (weights, records.path(child.id)):

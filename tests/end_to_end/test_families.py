@@ -136,7 +136,7 @@ def test_a_warm_start_is_another_training_and_lost_weights_are_made_again(folder
     assert summary.outcomes == {"done": 5}  # from scratch, one layer, two layers, and two fine-tunings
     scratch, warm = (records.get(cell.runs[0].id) for cell in found.cells)
     assert scratch.metrics["heldout.loss"] != warm.metrics["heldout.loss"]
-    parent, child = found.cells[1].runs[0].parent, found.cells[1].finetunings[0]
+    parent, child = found.cells[1].runs[0].start, found.cells[1].finetunings[0]
     assert [cost["parameters"] for cost in (scratch.cost, warm.cost)] == [scratch.cost["parameters"]] * 2
     assert records.get(parent.id).cost["parameters"] < warm.cost["parameters"]
     tuned = records.get(child.id)
@@ -161,7 +161,7 @@ def test_in_processes_a_diverged_parent_leaves_orphans_and_the_rest_goes_on(fold
     knobs = "  training.clip_norm: 0.0\n  schedule.warmup_fraction: 0.0\n  training.warm_start: [1]\n"
     asked = grid(folder, knobs=knobs, axes="  optimizer.peak_lr: [1e-2, 1e-3, 1e30]\n", extra="", steps=8)
     found = plan(asked, "smoke", records=records)
-    tampered = found.cells[1].runs[0].parent
+    tampered = found.cells[1].runs[0].start
     said = {"heldout.loss": 99.0}
     records.put(Record(id=tampered.id, kind="pretrain", config=tampered.to_dict(), outcome="done", metrics=said))
     summary = execute(plan(asked, "smoke", records=records), records, "local", retries=0, deadline=600)

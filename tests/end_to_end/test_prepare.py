@@ -85,7 +85,7 @@ def test_runs_need_no_text_where_their_pack_was_unpacked(grid, request, tmp_path
     here = Records(tmp_path / "results")
     planned = plan(grids.read(grid), "smoke", records=here)
     if request.node.callspec.params["grid"].endswith("that is trained"):
-        made(grid, here, only={run.parent.id for run in planned.runs if run.parent})
+        made(grid, here, only={run.start.id for run in planned.runs if run.start})
         planned = plan(grids.read(grid), "smoke", records=here)
         assert 0 < len(planned.pending) < len(planned.runs)
     prepare = functools.partial(prepared, planned, here)

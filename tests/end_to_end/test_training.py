@@ -103,6 +103,19 @@ def test_resuming_is_bitwise_equal(tiny, tmp_path, straight, stop, changes):
     assert resumed.curve == expected.curve
 
 
+@pytest.mark.parametrize("changes", ["whole batches", "steps by tokens", "a length curriculum"])
+def test_a_training_that_stops_early_is_the_checkpoint_of_a_whole_one(tiny, tmp_path, changes):
+    system = tiny.but(**RESUMED[changes])
+    with pytest.raises(Interrupted):
+        fit(system, 0, tmp_path / "whole", stop=stop_after(7))
+    stopped = fit(system.but(**{"training.stop_after": 7}), 0, tmp_path / "stopped")
+    on_the_way = torch.load(tmp_path / "whole" / CHECKPOINT, weights_only=True)["state_dict"]
+    for name, tensor in load_file(tmp_path / "stopped" / WEIGHTS).items():
+        assert torch.equal(tensor, on_the_way[name]), name
+    assert stopped.curve["step"][-1] == 7
+    assert stopped.cost["tokens"] == system.tokens(7)
+
+
 @pytest.mark.parametrize(("seconds", "written"), [(0.0, [False] + [True] * 11), (1e9, [False] * 12)])
 def test_checkpoints_are_written_when_they_are_due(tiny, tmp_path, seconds, written):
     found = []

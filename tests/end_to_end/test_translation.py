@@ -12,13 +12,15 @@ from lightning_modules.data.formats import translations
 from lightning_modules.data.formats.translations import Translations
 from lightning_modules.footprint import footprint
 from lightning_modules.generation.language_model import check_predicts_next
+from lightning_modules.measures import bleu
 from lightning_modules.pretraining import fit
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import fitting
+from lightning_modules.tasks.scores.kept import unpack
 from lightning_modules.tasks.settings import FineTuning
 from lightning_modules.training.recorder import Interrupted
 from lightning_modules.training.weights import WEIGHTS, load_weights
-from tests.translations import parallel_text, tiny_system
+from tests.translations import RECURRENT, parallel_text, tiny_system
 
 
 @pytest.fixture
@@ -32,8 +34,10 @@ def trained(system, folder, **options):
 
 
 @pytest.mark.parametrize("by", ["tokens", "sequences"])
-def test_an_interrupted_training_ends_with_the_same_bits(tmp_path, corpus, by):
-    system = tiny_system(corpus, **{"training.batch_by": by, "training.micro_batch_size": 2})
+@pytest.mark.parametrize("changes", [{}, RECURRENT], ids=["transformer", "lstm"])
+def test_an_interrupted_training_ends_with_the_same_bits(tmp_path, corpus, by, changes):
+    translated = {"evaluation.translations": 4, "evaluation.beam": 2}
+    system = tiny_system(corpus, **{"training.batch_by": by, "training.micro_batch_size": 2}, **changes, **translated)
     whole, weights = trained(system, tmp_path / "whole")
     steps = iter([False, False, True])
     with pytest.raises(Interrupted):
@@ -42,6 +46,7 @@ def test_an_interrupted_training_ends_with_the_same_bits(tmp_path, corpus, by):
     assert weights.keys() == resumed.keys()
     assert all(torch.equal(weights[name], resumed[name]) for name in weights)
     assert whole.metrics == parts.metrics
+    assert whole.sums == parts.sums
     assert whole.curve["heldout.next_loss"] == parts.curve["heldout.next_loss"]
 
 
@@ -53,10 +58,47 @@ def test_a_model_learns_to_translate_word_by_word(tmp_path, corpus):
     assert found.cost["real_tokens"] == pytest.approx(found.cost["tokens"], rel=0.001), "a step is so many real tokens"
 
 
+def test_translations_are_scored_at_the_end_beside_simple_methods(tmp_path, corpus):
+    changes = {"training.steps": 250, "training.batch_size": 16, "optimizer.peak_lr": 0.01, "model.hidden_size": 32}
+    system = tiny_system(corpus, **changes, **{"model.init_std": 0.18, "evaluation.translations": 100})
+    found, _ = trained(system, tmp_path / "run")
+    assert found.metrics["heldout.bleu"] > 5 * found.metrics["heldout.bleu_copy"]
+    assert found.metrics["heldout.translations"] == len(unpack(found.examples["heldout.bleu"])) == 10
+    assert unpack(found.examples["heldout.bleu"]).mean() == pytest.approx(found.metrics["heldout.bleu"], rel=1e-5)
+    kept = found.sums["translations"]
+    counts = {name: unpack(packed).reshape(-1, 10).T for name, packed in kept["counts"].items()}
+    for name, score in (("bleu", bleu.bleu), ("chrf", bleu.chrf)):
+        assert score(counts[name].sum(axis=0)) == pytest.approx(found.metrics[f"heldout.{name}"])
+    assert kept["signatures"]["bleu"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+    assert found.execution["translations"] == kept["signatures"]
+    assert [row.keys() for row in kept["shown"]] == [{"source", "reference", "translation"}] * 5
+    assert found.cost["translations_seconds"] > 0
+
+
+def test_what_is_translated_and_how_is_part_of_a_run(corpus):
+    system = tiny_system(corpus)
+    for path, value in (("evaluation.beam", 2), ("evaluation.length_penalty", 0.0)):
+        assert system.but(**{path: value}).essence() == system.essence(), path
+        asked = system.but(**{"evaluation.translations": 8})
+        assert asked.but(**{path: value}).essence() != asked.essence() != system.essence(), path
+
+
 def test_the_other_direction_is_another_run(corpus):
     there = tiny_system(corpus)
     back = there.but(**{"data.corpora": [corpus.replace("en-de", "de-en")]})
     assert identity(there.essence()) != identity(back.essence())
+
+
+def test_an_lstm_with_attention_translates_what_one_without_cannot(tmp_path, corpus):
+    learnt = {"training.steps": 400, "training.batch_size": 16, "optimizer.peak_lr": 0.01, "evaluation.sequences": 10}
+    small = RECURRENT["model"] | {"num_layers": 1, "hidden_size": 32, "dropout": 0.0, "embedding_dropout": 0.0}
+    plain = {"objectives.lm.label_smoothing": 0.0, "schedule.decay": "linear", "schedule.warmup_fraction": 0.05}
+    losses = [
+        trained(tiny_system(corpus, model=small | {"attention": score}, **learnt, **plain), tmp_path / score)[0]
+        for score in ("dot", "none")
+    ]
+    attending, without = (found.metrics["heldout.next_loss"] for found in losses)
+    assert attending < 0.7 * without
 
 
 def test_pairs_of_several_lengths_have_little_padding(corpus):
@@ -92,18 +134,26 @@ def test_its_memory_is_known_before_it_runs(corpus):
         ({"objectives": {"mlm": {}}}, "objectives.mlm is of one sequence"),
         ({"objectives.lm.scored": "second_half"}, "objectives.lm.scored second_half is of running text"),
         ({"objectives.lm.cutoffs": [20, 50]}, "label_smoothing 0.1 is of a softmax over all words"),
-        ({"model.direction": "both"}, "a decoder reads left_to_right"),
+        ({"model.direction": "both"}, "model.direction: 'both' is not allowed. Allowed: left_to_right"),
         ({"model.memory_length": 4}, "memory_length is of models of one sequence"),
         ({"model.query_stream": True}, "query_stream is of models"),
         ({"training.warm_start": [1]}, "training.warm_start repeats the layers of one stack"),
         ({"evaluation.words": 4}, "evaluation.words"),
         ({"evaluation.pairs": 4}, "evaluation.pairs is of running text"),
         ({"evaluation.probes": ["agreement"]}, "evaluation.probes is of running text"),
+        ({"evaluation.beam": 0}, "evaluation.beam"),
+        ({"evaluation.length_penalty": -1}, "evaluation.length_penalty"),
+        ({"evaluation.translations": -1}, "evaluation.translations"),
         ({"evaluation.blocks": True}, "evaluation.blocks is of running text"),
         ({"format.first_share": 0.5, "format.first_length": 8}, "a translation has the length"),
         ({"format.frame": "none"}, "frame none"),
         ({"format.sequence_length": 64}, "is longer than model.max_positions 32"),
         ({"model.encoder_layers": 0}, "model.encoder_layers"),
+        ({"model": {"kind": "lstm_encoder_decoder", "hidden_size": 7}}, "hidden_size 7 is not even"),
+        ({"model": {"kind": "lstm_encoder_decoder", "attention": "sot"}}, "Did you mean 'dot'"),
+        ({"model": {"kind": "lstm_encoder_decoder", "cell_size": 9000}}, "cell_size is of models of one sequence"),
+        ({"model": {"kind": "lstm_encoder_decoder", "direction": "two_way"}}, "model.direction"),
+        ({"model": {"kind": "lstm_encoder_decoder"}, "format.kind": "full_sentences"}, "reads a source"),
         ({"model.source_embeddings": "tied"}, "model.source_embeddings"),
     ],
 )

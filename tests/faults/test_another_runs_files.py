@@ -68,7 +68,7 @@ def checkpoint(run, folder, step=2):
     """What an interrupted training of a run leaves in its folder."""
     asked = iter(range(1, 100))
     with pytest.raises(Interrupted):
-        KINDS[run.kind].make(run, Watch(folder, None, lambda progress: None, lambda: next(asked) == step))
+        KINDS[run.kind].make(run, Watch(folder, {}, lambda progress: None, lambda: next(asked) == step))
     return folder / CHECKPOINT
 
 
@@ -91,7 +91,7 @@ def test_a_checkpoint_that_names_no_run_is_resumed(made, tmp_path):
     path = checkpoint(run, tmp_path / run.id)
     held = torch.load(path, weights_only=True)
     torch.save({name: value for name, value in held.items() if value != run.id}, path)
-    KINDS[run.kind].make(run, Watch(path.parent, None, lambda progress: steps.append(progress.step), lambda: False))
+    KINDS[run.kind].make(run, Watch(path.parent, {}, lambda progress: steps.append(progress.step), lambda: False))
     assert min(steps) > 2
 
 

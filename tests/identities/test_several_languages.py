@@ -270,7 +270,7 @@ def many(folder):
 
 
 def test_hidden_words_are_the_same_next_to_their_translation_and_next_to_another(many):
-    system = tiny_xlm(many, **{"evaluation.translations": 40, "evaluation.rate": 0.4}, **LONGER)
+    system = tiny_xlm(many, **{"evaluation.translated_pairs": 40, "evaluation.rate": 0.4}, **LONGER)
     own, other = (list(one) for one in system.data_module(0).heldout_translations(40, system.prepare_translations()))
     differ = 0
     for here, there in zip(own, other, strict=True):
@@ -286,7 +286,12 @@ def test_hidden_words_are_the_same_next_to_their_translation_and_next_to_another
 
 
 def test_a_model_of_pairs_gains_from_a_translation_and_one_of_single_sentences_does_not(tmp_path, many):
-    changes = {"evaluation.translations": 64, "training.steps": 600, "training.batch_size": 8, "model.hidden_size": 32}
+    changes = {
+        "evaluation.translated_pairs": 64,
+        "training.steps": 600,
+        "training.batch_size": 8,
+        "model.hidden_size": 32,
+    }
     changes |= {"optimizer.peak_lr": 0.01, "model.num_layers": 2, "model.dropout": 0.0, "model.attention_dropout": 0.0}
     changes |= {"model.embedding_dropout": 0.0, "model.positions": "rotary", "schedule.decay": "linear"}
     gains = {}

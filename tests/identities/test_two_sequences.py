@@ -8,11 +8,13 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from lightning_modules.backbones.shapes import undrawn
 from lightning_modules.batch import BEGIN, Example, Unsupported
+from lightning_modules.layers.scene import Source
+from lightning_modules.layers.source_attention import SourceAttention
 from lightning_modules.objectives import LanguageModel
 from lightning_modules.objectives.language_model import NEXT
 from lightning_modules.training.execution import recompute_layers
 from tests.conftest import make_tokens
-from tests.translations import WORDS, asked, pairs, settings
+from tests.translations import WORDS, asked, pairs, recurrent, settings
 
 SOURCES, TARGETS = [5, 9, 2, 7], [8, 3, 6, 10]
 FORMS = {
@@ -25,12 +27,21 @@ FORMS = {
     "own table": {"source_embeddings": "own"},
     "narrow table": {"embedding_size": 8},
 }
+RECURRENT_FORMS = {
+    "dot": {"attention": "dot"},
+    "scaled dot, own table": {"attention": "scaled_dot", "source_embeddings": "own"},
+    "general, one layer of the encoder": {"attention": "general", "encoder_layers": 1},
+    "additive, narrow table": {"attention": "additive", "embedding_size": 8},
+    "no attention": {"attention": "none", "encoder_layers": 3},
+    "residual": {"attention": "dot", "residual": True, "embedding_norm": True},
+}
 
 
-@pytest.fixture(params=FORMS)
+@pytest.fixture(params=[*FORMS, *RECURRENT_FORMS])
 def network(request):
     torch.manual_seed(0)
-    form = settings(**FORMS[request.param])
+    name = request.param
+    form = settings(**FORMS[name]) if name in FORMS else recurrent(**RECURRENT_FORMS[name])
     lm = LanguageModel(bias=False) if form.embedding_size else LanguageModel(transform="none", bias=False)
     return form.build(WORDS).double(), lm.heads(form.size(WORDS)).double(), lm
 
@@ -140,6 +151,7 @@ def test_micro_batches_add_up_to_one_batch(network):
         assert equal(other, gradients[0])
 
 
+@pytest.mark.parametrize("network", FORMS, indirect=True)
 def test_layers_that_are_computed_again_give_the_same_gradients(network):
     model, heads, lm = network
     example, gradients = asked(pairs(SOURCES, TARGETS)), []
@@ -159,9 +171,8 @@ def test_a_target_that_goes_on_reads_its_source_once(network, cuts):
     model, _, _ = network
     tokens = pairs([5, 9, 2, 7], [9, 9, 9, 9])
     whole = model(Example.of(tokens), BEGIN).last
-    runs = []
-    model.encoder.final_norm = model.encoder.final_norm or torch.nn.Identity()
-    model.encoder.final_norm.register_forward_hook(lambda *given: runs.append(1))
+    runs, encoded_by = [], model.encoded
+    model.encoded = lambda *given, **named: runs.append(1) or encoded_by(*given, **named)
     carry, states, start = BEGIN, [], 0
     for size in cuts:
         part = slice(start, start + size)
@@ -173,9 +184,10 @@ def test_a_target_that_goes_on_reads_its_source_once(network, cuts):
     assert len(runs) == 1
 
 
-def test_what_is_no_pair_is_refused_by_name():
+@pytest.mark.parametrize("form", [settings(), recurrent()], ids=["transformer", "lstm"])
+def test_what_is_no_pair_is_refused_by_name(form):
     torch.manual_seed(0)
-    model = settings().build(WORDS)
+    model = form.build(WORDS)
     tokens = pairs(SOURCES, TARGETS)
     with pytest.raises(Unsupported, match=r"reads a source, and the batch holds none"):
         model(Example.of(replace(tokens, source=None)))
@@ -198,3 +210,52 @@ def test_flops_are_those_of_torchs_counter(changes):
     with FlopCounterMode(display=False) as counter:
         model(Example.of(tokens).to("meta"))
     assert counter.get_total_flops() == pytest.approx(3 * form.flops_per_sequence(24), rel=1e-9)
+
+
+@pytest.mark.parametrize("changes", [*RECURRENT_FORMS.values(), {"num_layers": 1, "hidden_size": 24}])
+def test_flops_of_lstms_are_those_of_torchs_counter_and_of_what_it_does_not_count(changes):
+    form = recurrent(**changes)
+    model = form.build(WORDS)
+    with FlopCounterMode(display=False) as counter:
+        model(Example.of(pairs([12] * 3, [12] * 3)))
+    layers = [part for part in model.modules() if isinstance(part, torch.nn.LSTM)]
+    of_layers = sum(2 * 3 * 12 * (part.weight_ih_l0.numel() + part.weight_hh_l0.numel()) for part in layers)
+    assert counter.get_total_flops() + of_layers == pytest.approx(3 * form.flops_per_sequence(24), rel=1e-9)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("score", ["dot", "scaled_dot", "general", "additive"])
+def test_attention_is_the_published_formula_and_sees_no_padding(score):
+    torch.manual_seed(0)
+    attention = SourceAttention(6, score).double()
+    x, states = torch.randn(2, 3, 6).double(), torch.randn(2, 4, 6).double()
+    bias = torch.zeros(2, 1, 1, 4).double()
+    bias[1, ..., 2:] = float("-inf")
+    weights = attention.weights(x, Source(states, bias))
+    assert torch.allclose(weights.sum(-1), torch.ones(2, 3).double())
+    assert (weights[1, :, 2:] == 0).all()
+    for row, size in ((0, 4), (1, 2)):
+        for t in range(3):
+            q, scores = x[row, t], []
+            for k in states[row, :size]:
+                if score == "additive":
+                    hidden = torch.tanh(attention.query.weight @ q + attention.key.weight @ k)
+                    scores.append(attention.sum.weight[0] @ hidden)
+                else:
+                    k = attention.key.weight @ k if score == "general" else k
+                    scores.append(q @ k / (6**0.5 if score == "scaled_dot" else 1))
+            wanted = torch.softmax(torch.stack(scores), 0)
+            assert torch.allclose(weights[row, t, :size], wanted)
+            mixed = wanted @ states[row, :size]
+            made = torch.tanh(attention.combine.weight @ torch.cat([mixed, q]))
+            assert torch.allclose(attention(x, Source(states, bias))[row, t], made)
+
+
+def test_products_of_random_states_have_the_variance_that_the_scale_takes_away():
+    """Vaswani et al. (2017), section 3.2.1, footnote 4: the variance of q . k is d."""
+    noise = torch.Generator().manual_seed(0)
+    for d in (16, 64, 256):
+        q, k = (torch.randn(4_000, 1, d, generator=noise) for _ in range(2))
+        for score, wanted in (("dot", d), ("scaled_dot", 1)):
+            found = SourceAttention(d, score)._scores(q, k)
+            assert float(found.var()) == pytest.approx(wanted, rel=0.1)

@@ -1,4 +1,4 @@
-"""Folders of four families: numbers equal to transformers' both ways, and round trips that lose nothing."""
+"""Folders of five families: numbers equal to transformers' both ways, and round trips that lose nothing."""
 
 import json
 
@@ -15,7 +15,7 @@ from lightning_modules.data.text.tokenizer import Tokenizer, train
 from lightning_modules.systems import SYSTEMS
 from tests.conftest import make_tokens
 
-VOCAB, PAD = 70, {"bert": 0, "roberta": 1, "roberta-prelayernorm": 1, "albert": 0}
+VOCAB, PAD = 70, {"bert": 0, "distilbert": 0, "roberta": 1, "roberta-prelayernorm": 1, "albert": 0}
 SMALL = {
     "vocab_size": VOCAB, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48,
     "max_position_embeddings": 26, "initializer_range": 0.3, "layer_norm_eps": 1e-3, "hidden_dropout_prob": 0.2,
@@ -23,6 +23,15 @@ SMALL = {
 }  # fmt: skip
 OTHER = {
     "bert": {"hidden_act": "relu"},
+    "distilbert": {
+        "dim": 32,
+        "n_layers": 3,
+        "n_heads": 4,
+        "hidden_dim": 48,
+        "dropout": 0.2,
+        "attention_dropout": 0.3,
+        "activation": "relu",
+    },
     "roberta-prelayernorm": {"type_vocab_size": 1, "hidden_act": "relu"},
     "roberta": {"type_vocab_size": 1, "hidden_act": "gelu_new"},
     "albert": {"embedding_size": 12, "num_hidden_groups": 2, "hidden_act": "gelu_new"},
@@ -30,6 +39,7 @@ OTHER = {
 CLASSES = [
     "BertForPreTraining", "BertForMaskedLM", "BertModel", "RobertaForMaskedLM", "RobertaModel", "AlbertForPreTraining",
     "AlbertForMaskedLM", "AlbertModel", "RobertaPreLayerNormForMaskedLM", "RobertaPreLayerNormModel",
+    "DistilBertForMaskedLM", "DistilBertModel",
 ]  # fmt: skip
 
 
@@ -51,7 +61,8 @@ def batch(family):
     tokens.tables["segment"][:, 11:] = 1
     tokens.ids[~tokens.real] = PAD[family]
     types = tokens.tables["segment"] * (not family.startswith("roberta"))
-    return tokens, {"input_ids": tokens.ids, "attention_mask": tokens.real.long(), "token_type_ids": types}
+    given = {"input_ids": tokens.ids, "attention_mask": tokens.real.long()}
+    return tokens, given if family == "distilbert" else given | {"token_type_ids": types}
 
 
 @torch.no_grad()
@@ -159,6 +170,8 @@ RUNS = {
                "AlbertForPreTraining"),
     "albert, wide": ("albert_base", {"model.embedding_size": 32, "objectives.mlm.activation": "gelu_tanh"},
                      "AlbertForPreTraining"),
+    "distilbert": ("distilbert", {"training.start": {}, "training.start_layers": [], "model.num_layers": 2},
+                   "DistilBertForMaskedLM"),
     "narrow embeddings alone": ("bert_base", {"model.embedding_size": 12}, "AlbertForPreTraining"),
 }  # fmt: skip
 
@@ -177,7 +190,8 @@ def test_our_own_networks_are_loaded_by_transformers(case, tmp_path):
     if system.model.segment_types == 0:
         tokens.tables["segment"][:] = 0
     given = {"input_ids": tokens.ids, "attention_mask": tokens.real.long()}
-    given["token_type_ids"] = tokens.tables["segment"]
+    if family != "distilbert":
+        given["token_type_ids"] = tokens.tables["segment"]
     with torch.no_grad():
         encoded, module = checkpoint.build().eval()(Example.of(tokens)), checkpoint.build().eval()
         expected = theirs(**given, output_hidden_states=True)
@@ -198,6 +212,7 @@ MORE = [
 TOKENIZERS = {
     "wordpiece": ("bert_base", Tokenizer(kind="wordpiece", vocab_size=70)),
     "byte_bpe": ("roberta_base", Tokenizer(kind="byte_bpe", vocab_size=290, lowercase=False)),
+    "no segments": ("distilbert", Tokenizer(kind="wordpiece", vocab_size=70)),
     "unigram": ("albert_base", Tokenizer(kind="unigram", vocab_size=64)),
     "unigram, cased": ("albert_base", Tokenizer(kind="unigram", vocab_size=64, lowercase=False)),
 }
@@ -211,6 +226,7 @@ def exported(name, folder):
     system = SYSTEMS[base].but(
         **SHAPE
         | {"model.embedding_size": 12 if base == "albert_base" else None}
+        | ({"training.start": {}, "training.start_layers": []} if base == "distilbert" else {})
         | {"data.tokenizer": settings, "model.max_positions": 64}
     )
     interop.write(interop.of_run(system, system.build(0).state_dict()), folder / "out", path)
@@ -229,7 +245,9 @@ def test_an_exported_tokenizer_gives_our_pieces(name, tmp_path):
     assert pair["input_ids"] == [2, *first, 3, *second, 3]
     assert fast.convert_tokens_to_ids(fast.mask_token) == 4
     assert fast("the [MASK] sees")["input_ids"].count(4) == 1
-    if kind != "byte_bpe":
+    if name == "no segments":
+        assert pair.keys() == {"input_ids", "attention_mask"}
+    elif kind != "byte_bpe":
         assert pair["token_type_ids"] == [0] * (len(first) + 2) + [1] * (len(second) + 1)
     if kind == "wordpiece":
         assert (tmp_path / "out" / "vocab.txt").read_text().splitlines()[:5] == list(ours.vocabulary.pieces[:5])

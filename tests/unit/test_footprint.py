@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 from lightning_modules import cached
 from lightning_modules import footprint as memory
 from lightning_modules.config import ConfigError
-from lightning_modules.footprint import example_of, footprint, footprints, trace
+from lightning_modules.footprint import example_of, exchanged, footprint, footprints, trace
 from lightning_modules.places import cache
 from lightning_modules.systems import BERT_BASE, GPT2, SYSTEMS, TRANSFORMER_XL_BASE
 from lightning_modules.training.execution import Execution, recompute_layers
@@ -54,6 +54,25 @@ def test_rows_beyond_those_that_are_traced_follow_a_straight_line(recompute):
         assert line.activations == pytest.approx(whole.saved + whole.states + whole.largest, rel=0.01)
     else:
         assert line.activations > whole.saved + whole.states
+
+
+@pytest.mark.parametrize("sharing", ["all", "none"])
+@pytest.mark.parametrize(
+    ("algorithm", "averaged"), [("adamw", 0), ("sgd", 0), ("sgd", 1), ("adagrad", 0)], ids=lambda value: str(value)
+)
+def test_what_an_optimiser_keeps_and_devices_exchange_is_of_shared_weights_once(sharing, algorithm, averaged):
+    changes = {"optimizer.algorithm": algorithm, "optimizer.nonmonotone_interval": averaged, "model.sharing": sharing}
+    system = small("albert_base", **changes)
+    module = system.build(0)
+    optimizer = module.configure_optimizers()["optimizer"]
+    for parameter in module.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    if averaged:
+        optimizer.average()
+    optimizer.step()
+    held = [value for state in optimizer.state.values() for value in state.values() if torch.is_tensor(value)]
+    assert exchanged(system) == sum(p.grad.nbytes for p in module.parameters())
+    assert footprint(system).optimizer == sum(tensor.nbytes for tensor in held if tensor.numel() > 1)
 
 
 def test_weights_gradients_and_moments_are_those_of_a_step():

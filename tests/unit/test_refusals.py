@@ -143,7 +143,9 @@ def test_a_shared_module_trains_is_counted_once_and_leaves_weights_that_load(tin
 
 
 def test_parameters_that_a_backbone_holds_itself_are_counted(tiny):
-    held = system(tiny, model=WithVector(**tiny.model.to_dict() | {"dropout": 0.11, "embedding_cutoffs": ()}))
+    held = system(
+        tiny, model=WithVector(**tiny.model.to_dict() | {"dropout": 0.11, "embedding_cutoffs": (), "languages": ()})
+    )
     assert held.parameters() == tiny.parameters() + 16
     assert held.parameters_by_part()["backbone"] == 16
 

@@ -30,22 +30,20 @@ def kept(results: Path, run_id: str, name: str) -> Path | None:
 
 
 def lend_tokenizer(results: Path, run: Run) -> None:
-    """Gives the cache the kept tokenizers of a run, and of those that it starts from, if it lacks them.
+    """Gives the cache the kept tokenizers of a run and its lineage, if it lacks them.
 
-    A run that has the tokenizer of one that it starts from looks for it at the same place.
+    A run that has the tokenizer of a parent looks for it at the same place.
 
     Raises:
         ConfigError: For a corpus of the user's own that is missing, and a kept tokenizer that cannot be read.
     """
-    behind: Run | None = run
-    while behind is not None:
-        data = behind.system.data
+    for member in run.lineage:
+        data = member.system.data
         place = tokenizer_place(data)
-        if not cached.is_sound(place) and (file := kept(results, behind.id, TOKENIZER)):
+        if not cached.is_sound(place) and (file := kept(results, member.id, TOKENIZER)):
             Encoder(file, data.tokenizer.kind)  # or it would be the tokenizer of all runs on these corpora
             with cached.locked(place):
                 cached.write(place, lambda copy, file=file: copy.write(read(file, within=results)))
-        behind = behind.parent
 
 
 def keep(results: Path, run_id: str, weights: Path, tokenizer: Path) -> Path:

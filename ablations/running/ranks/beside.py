@@ -72,7 +72,8 @@ def _told(run: Run, watch: Watch) -> dict[str, object]:
     import torch
 
     told: dict[str, object] = {"run": run.to_dict(), "folder": str(watch.folder), "threads": torch.get_num_threads()}
-    return told | {"start": watch.start and str(watch.start), "execution": asdict(watch.execution)}
+    weights = {role: str(path) for role, path in watch.weights.items()}
+    return told | {"weights": weights, "execution": asdict(watch.execution)}
 
 
 def _stay_here() -> None:

@@ -47,9 +47,9 @@ def _take_part(told: dict[str, Any]) -> int:
     meeting, rank = Meeting(Path(told["meeting"])), told["rank"]
     shared = meeting.told()
     speed.settle(shared["threads"])
-    run, start = Run.read(shared["run"]), shared["start"] and Path(shared["start"])
+    run, weights = Run.read(shared["run"]), {role: Path(path) for role, path in shared["weights"].items()}
     execution = Execution(**shared["execution"])
-    watch = Watch(Path(shared["folder"]), start, lambda progress: None, lambda: False, execution)
+    watch = Watch(Path(shared["folder"]), weights, lambda progress: None, lambda: False, execution)
     try:
         ranks.join(rank, execution.ranks, meeting.store, device=rank % execution.devices)
         KINDS[run.kind].make(run, watch)

@@ -14,6 +14,7 @@ from lightning_modules.data.corpora import (
     folders,
     json_lines,
     made,
+    made_pairs,
     own_text,
     parallel,
     reviews,
@@ -150,6 +151,9 @@ def corpus(name: str) -> Corpus:
         return Corpus(name, "a data set of the Hugging Face hub", lambda split: own_text.hub_documents(rest, split))
     if colon and kind == made.PREFIX:
         return Corpus(name, "a made language", made.Language.of(rest).paragraphs, is_split=True)
+    if colon and kind == made_pairs.PREFIX:
+        pairs = made_pairs.MadePairs.of(rest)
+        return Corpus(name, "made parallel text", pairs.documents, is_split=True, languages=("made", pairs.target))
     if colon and kind == cipher.PREFIX:
         return Corpus(
             name,
@@ -183,7 +187,7 @@ def corpus(name: str) -> Corpus:
         [
             f"there is no corpus '{name}'.{near} Use 'text:<glob>' for your own text, 'jsonl:<column>:<glob>' for your "
             "own JSON lines, 'hub:<dataset>' for the hub, 'made:<switches>' for a made language. "
-            "Two made languages are 'cipher:a-b:<switches>'. "
+            "Two made languages are 'cipher:a-b:<switches>', and made pairs 'made-pairs:copied'. "
             "Your own parallel text is 'lines:<source>-<target>:<glob>', and your own text in one language "
             "'lines:<language>:<glob>'."
         ]

@@ -50,6 +50,8 @@ DECODER_FIXED = _ALWAYS | {
     "scale_attn_by_inverse_layer_idx": False,
     "reorder_and_upcast_attn": False,
 }
+# and of DistilBERT
+DISTILBERT_FIXED = _ALWAYS | {"sinusoidal_pos_embds": False, "tie_word_embeddings": True, "tie_weights_": True}
 # and of XLNet
 XLNET_FIXED = _ALWAYS | {
     "tie_word_embeddings": True,

@@ -7,6 +7,7 @@ from lightning_modules.config import ConfigError, Problem, as_data
 from lightning_modules.interop.families.albert import ALBERT
 from lightning_modules.interop.families.bert import BERT
 from lightning_modules.interop.families.config_json import unknown
+from lightning_modules.interop.families.distilbert import DISTILBERT
 from lightning_modules.interop.families.family import PLAIN, Family, check_groups, transformer
 from lightning_modules.interop.families.gpt2 import GPT2
 from lightning_modules.interop.families.roberta import ROBERTA
@@ -15,7 +16,7 @@ from lightning_modules.interop.families.xlnet import XLNET
 from lightning_modules.system import System
 
 # the last one that suits a system is its family: put special ones after general ones
-FAMILIES = {family.name: family for family in (BERT, ROBERTA, ROBERTA_PRELAYERNORM, ALBERT, GPT2, XLNET)}
+FAMILIES = {family.name: family for family in (BERT, ROBERTA, ROBERTA_PRELAYERNORM, ALBERT, DISTILBERT, GPT2, XLNET)}
 
 
 def family_named(config: Mapping[str, Any]) -> Family:

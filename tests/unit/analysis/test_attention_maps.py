@@ -10,11 +10,13 @@ from lightning_modules.analysis.attention_maps import (
     attention_maps,
     head_statistics,
     most_beyond,
+    source_attention,
 )
 from lightning_modules.backbones import Transformer
-from lightning_modules.batch import Example
+from lightning_modules.batch import Example, Unsupported
 from lightning_modules.layers.attention import MultiHeadAttention
 from tests.conftest import make_tokens, make_vocabulary
+from tests.translations import WORDS, pairs, recurrent, settings
 
 SMALL = Transformer(num_layers=3, hidden_size=16, num_heads=4, max_positions=16, init_std=0.5, norm_eps=1e-5)
 KNOBS = [
@@ -135,3 +137,36 @@ def test_every_token_counts_alike():
     assert np.allclose(both, (6 * apart[0] + 14 * apart[1]) / 20)
     with pytest.raises(ValueError, match="at least one ordinary token"):
         head_statistics(backbone, [], vocabulary)
+
+
+@pytest.mark.parametrize(
+    "form", [settings(), settings(norm="pre", sharing="all"), recurrent(), recurrent(attention="additive")]
+)
+def test_attention_to_a_source_sums_to_one_and_sees_no_padding(form):
+    torch.manual_seed(0)
+    backbone, tokens = form.build(WORDS), Example.of(pairs([5, 9, 2, 7], [8, 3, 6, 10]))
+    maps = source_attention(backbone, tokens)
+    assert len(maps) == (2 if form.kind == "encoder_decoder" else 1)
+    for weights in maps:
+        assert weights.shape == (4, 2 if form.kind == "encoder_decoder" else 1, 10, 9)
+        assert torch.allclose(weights.sum(-1), torch.ones(weights.shape[:3]), atol=1e-5)
+        assert not weights.masked_select(~tokens.source.real[:, None, None]).any()
+    assert backbone.training
+
+
+def test_what_a_decoder_attends_to_gives_what_it_mixes():
+    torch.manual_seed(0)
+    backbone, tokens, calls = settings().build(WORDS).eval(), Example.of(pairs([5, 9], [8, 3])), []
+    for block in backbone.blocks:
+        block["cross"].function.register_forward_hook(lambda module, given, out: calls.append((module, given, out)))
+    maps = source_attention(backbone, tokens)
+    for (module, (x, source), output), weights in zip(calls, maps, strict=True):
+        values = module.queries_keys_values(x, context=source.states)[2]
+        assert torch.allclose(module.output((weights @ values).transpose(1, 2).flatten(2)), output, atol=1e-5)
+    own = attention_maps(backbone, tokens)
+    assert [len(layer.weights[0, 0]) for layer in own] == [9, 9, 8, 8], "the encoder's, then the decoder's"
+
+
+def test_a_model_without_attention_to_a_source_is_refused():
+    with pytest.raises(Unsupported, match="attends to no source"):
+        source_attention(recurrent(attention="none").build(WORDS), Example.of(pairs([5], [8])))

@@ -35,7 +35,7 @@ def finished(cells, changes=lambda cell: {}):
     found = {}
     for cell in cells:
         for run in cell.runs:
-            rate, trunk = cell.values[RATE], run.parent
+            rate, trunk = cell.values[RATE], run.start
             loss = LOSS[rate] + NOISE[rate][run.seed] + TRUNKS[run.seed]
             simple = {"heldout.sop_accuracy": 0.6 + TRUNKS[run.seed] / 10, "heldout.sop_majority": 0.5}
             record = make_record(run, loss)
@@ -178,12 +178,12 @@ def test_what_continuing_adds_to_a_fine_tuned_trunk_is_one_question():
     arm = make_arm(0.15).runs
     tuned, scratch = (
         [Run.finetuning_of(run, "bigram_shift", "aa", FineTuning()) for run in runs]
-        for runs in ([run.parent for run in arm], [Run.pretraining(BASE, run.seed, run.fingerprints) for run in arm])
+        for runs in ([run.start for run in arm], [Run.pretraining(BASE, run.seed, run.fingerprints) for run in arm])
     )
     continued = [Run.finetuning_of(run, "bigram_shift", "aa", FineTuning()) for run in arm]
     assert not trunks.ask_different_questions([tuned, continued])
     assert trunks.ask_different_questions([scratch, continued])
-    assert trunks.ask_different_questions([[run.parent for run in arm], arm])  # of losses it is another question
+    assert trunks.ask_different_questions([[run.start for run in arm], arm])  # of losses it is another question
 
 
 def test_arms_of_a_chain_share_its_first_link():

@@ -62,11 +62,15 @@ def test_a_run_translates_each_sentence_and_refuses_what_it_cannot_read(run, tmp
     rows = json.loads(said)
     assert [row["sentence"] for row in rows] == ["the old cat.", "a dog."]
     assert all(row["score"] < 0 for row in rows)
+    drawn = tmp_path / "attention.svg"
+    assert ask(tmp_path, run[:8], "the old cat.", "--attention", str(drawn))[0] == 0
+    assert "head 2" in drawn.read_text()
     alone = json.loads(ask(tmp_path, run[:8], "a dog.", "--format", "json", "--beam", "2")[1])
     assert alone[0]["translation"] == rows[1]["translation"]
     for words, wanted in (
         ([run[:8], " "], "source 1 is empty"),
         ([run[:8], "the cat. " * 40], "and the model reads 31"),
+        ([run[:8], "a dog.", "--attention", "picture.doc"], "Let its name end in .svg or .png"),
         ([run[:8], "a dog.", "--beam", "0"], "0 keeps no prefix"),
         ([run[:8], "a dog.", "--length-penalty", "-1"], "must be 0"),
         (["0123456789", "a dog."], "0123456789"),

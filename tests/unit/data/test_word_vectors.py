@@ -183,7 +183,7 @@ def test_they_have_an_identity_and_no_parent(tiny, toy):
     assert "word_vectors" not in scratch.essence()["finetuning"]
     assert len({scratch.id, started.id, runs(tiny, **{"word_vectors.window": 2}).id}) == 3
     assert runs(tiny, **{"word_vectors.window": 5}).id == started.id
-    assert started.parent is None
+    assert started.start is None
     assert started.parents == ()
     assert Run.read(started.to_dict()).id == started.id
 

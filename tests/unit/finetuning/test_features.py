@@ -282,12 +282,12 @@ def test_unset_knobs_leave_identities_alone(deep):
 
 def test_from_scratch_has_no_parent_and_is_a_tuning_without_weights(deep, start, tmp_path):
     scratch = runs(deep, from_scratch=True)
-    assert scratch.parent is None
+    assert scratch.start is None
     assert scratch.parents == ()
     assert runs(deep).parents == (pretraining(deep).id,)
     assert scratch.of_generation(scratch.numerics).id == scratch.id
     warm = deep.but(**{"training.warm_start": [2]})
-    assert runs(warm, from_scratch=True).parent is None
+    assert runs(warm, from_scratch=True).start is None
     plain = SETTINGS.but(features=None, epochs=1)
     one = finetune(FinetuningRun(deep, "toy", plain.but(from_scratch=True), 0, None), tmp_path / "one")
     other = finetune(FinetuningRun(deep, "toy", plain, 0, None), tmp_path / "other")

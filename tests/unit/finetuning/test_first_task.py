@@ -35,13 +35,13 @@ def runs(system, **changes):
 
 def test_the_chain_follows_from_the_settings(tiny, toy):
     pretrained, run = runs(tiny, first="other")
-    assert run.parent.task == "other"
-    assert run.parent.seed == 3
-    assert run.parent == Run.finetuning_of(pretrained, "other", pins.fingerprint("other"), SETTINGS)
-    assert run.parents == (run.parent.id,)
-    assert run.parent.parent == pretrained
+    assert run.start.task == "other"
+    assert run.start.seed == 3
+    assert run.start == Run.finetuning_of(pretrained, "other", pins.fingerprint("other"), SETTINGS)
+    assert run.parents == (run.start.id,)
+    assert run.start.start == pretrained
     assert Run.read(run.to_dict()).id == run.id
-    assert runs(tiny)[1].parent == pretrained
+    assert runs(tiny)[1].start == pretrained
     assert runs(tiny)[1].id != run.id
 
 

@@ -68,8 +68,8 @@ class TestWhichRunItIs:
 
     def test_the_parent_in_a_record_is_the_planned_one(self, tiny):
         run = run_of(tiny, "toy_pairs", first="toy", reader="mean_per_text")
-        assert Run.read(run.to_dict()).parent.id == run.parent.id == run.parents[0]
-        assert run.parent.essence()["finetuning"]["reader"] == "mean"
+        assert Run.read(run.to_dict()).start.id == run.start.id == run.parents[0]
+        assert run.start.essence()["finetuning"]["reader"] == "mean"
 
     def test_records_that_call_it_pooling_are_read(self, tiny):
         for reader in (None, "last"):

@@ -10,7 +10,7 @@ from lightning_modules.config import ConfigError
 from lightning_modules.generation.translate import Beam, Translator
 from lightning_modules.objectives import LanguageModel
 from tests.conftest import make_vocabulary
-from tests.translations import settings
+from tests.translations import recurrent, settings
 
 SOURCES = [[5, 6, 7], [8], [7, 5, 5, 6, 8, 6], [6, 6]]
 FORMS = {
@@ -18,12 +18,14 @@ FORMS = {
     "before": {"norm": "pre"},
     "rotary": {"positions": "rotary"},
     "biases": {"positions": "linear_bias"},
+    "lstm": {"attention": "general"},
+    "lstm without attention": {"attention": "none"},
 }
 
 
 def translator(words=9, cached=True, seed=0, end=1.0, **knobs):
     torch.manual_seed(seed)
-    form, lm = settings(**knobs), LanguageModel(transform="none", bias=False)
+    form, lm = (recurrent if "attention" in knobs else settings)(**knobs), LanguageModel(transform="none", bias=False)
     backbone = form.build(words).double().eval()
     backbone.table.data[3] *= end
     return Translator(backbone, lm.heads(form.size(words)), lm, make_vocabulary(words), form.longest, cached)

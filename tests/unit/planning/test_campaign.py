@@ -113,7 +113,7 @@ class TestSlices:
         assert [run.task for run in whole.sliced({"tasks": []}).runs] == [""] * 6
         part = whole.sliced({RATE: 0.4, "tasks": ["bigram_shift"]})
         assert [run.task for run in part.runs] == ["", "bigram_shift"] * 2
-        assert all(run.parent in part.runs for run in part.runs if run.task)
+        assert all(run.start in part.runs for run in part.runs if run.task)
 
     def test_a_part_answers_the_claims_all_of_whose_sides_it_makes(self, file):
         whole = plan(grids.read(file), "smoke")

@@ -42,7 +42,7 @@ def test_every_pretraining_is_asked_every_task(tmp_path):
         assert [(run.kind, run.task, run.seed) for run in cell.zero_shot] == [
             ("measure", task, seed) for seed in (0, 1) for task in ("heldout_text", "cloze")
         ]
-        assert [run.parent.id for run in cell.zero_shot[::2]] == [run.id for run in cell.runs]
+        assert [run.start.id for run in cell.zero_shot[::2]] == [run.id for run in cell.runs]
         assert cell.tasks == ("heldout_text", "cloze")
         assert cell.tuned == ()
     order = [run.id for run in found.runs]
@@ -92,7 +92,7 @@ def test_a_measurement_is_read_back_with_its_identity(tmp_path):
     run = made(grid(tmp_path, knobs="  measuring.stride: 4\n")).cells[0].zero_shot[0]
     again = Run.read(run.to_dict())
     assert again.id == run.id
-    assert again.parent.id == run.parents[0]
+    assert again.start.id == run.parents[0]
 
 
 def test_masked_models_are_refused_by_name(tmp_path):

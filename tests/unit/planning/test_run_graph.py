@@ -34,7 +34,7 @@ def test_fine_tunings_follow_the_pretrainings_seed_by_seed(tmp_path):
             (s, task) for s in (0, 1) for task in ("rte", "cola")
         ]
         assert {run.parents for run in cell.finetunings} == {(run.id,) for run in cell.runs}
-        assert [run.parent for run in cell.finetunings[::2]] == list(cell.runs)
+        assert [run.start for run in cell.finetunings[::2]] == list(cell.runs)
     assert found.label(found.cells[1].finetunings[3].id) == "rate=0.4 seed 1 on cola"
     assert list(found.table()["tasks"]) == ["rte, cola"] * 2
     assert list(found.table()["state"]) == ["6 missing"] * 2
@@ -123,7 +123,7 @@ def test_what_a_fine_tuning_is():
     ]
     assert len({run.id, *(other.id for other in others)}) == 1 + len(others)
     assert Run.read(run.to_dict()) == run
-    assert Run.read(run.to_dict()).parent == pretrained
+    assert Run.read(run.to_dict()).start == pretrained
 
 
 # --- states

@@ -32,7 +32,7 @@ def test_arms_share_one_trunk_a_seed(tmp_path):
 def test_fine_tunings_start_from_the_arm(tmp_path):
     found = planned(tmp_path, knobs={START: TRUNK}, extra="tasks: [cola]\n")
     trunk, arm, tuned = found.runs
-    assert (arm.parent, tuned.parent) == (trunk, arm)
+    assert (arm.start, tuned.start) == (trunk, arm)
 
 
 def test_searches_have_trunks_of_their_own_seeds(tmp_path):
@@ -157,8 +157,8 @@ def test_probes_of_the_trunk_are_in_the_identity_of_its_arms():
     text = dict.fromkeys(system.data.corpora, "aa")
     arm = Run.pretraining(system.but(**{START: {"evaluation.probes": ["word_order"]}}), 0, text)
     assert set(arm.fingerprints) == {*text, "probes.agreement", "probes.word_order"}
-    assert set(arm.parent.fingerprints) == {*text, "probes.word_order"}
-    assert Run.read(arm.to_dict()).parent.id == arm.parents[0]
+    assert set(arm.start.fingerprints) == {*text, "probes.word_order"}
+    assert Run.read(arm.to_dict()).start.id == arm.parents[0]
 
 
 @pytest.mark.parametrize("name", ["transfer", "pretraining_gain"])
@@ -230,9 +230,9 @@ def test_every_text_and_probe_of_a_chain_is_in_the_identity():
     run = Run.pretraining(arm, 0, dict.fromkeys(names, "aa"))
     assert set(arm.corpora) == names
     assert set(run.fingerprints) == names | {"probes.agreement"}
-    assert set(run.parent.fingerprints) == {"wikipedia-2015", "wikipedia-mini", "probes.agreement"}
-    assert set(run.parent.parent.fingerprints) == {"wikipedia-mini", "probes.agreement"}
-    assert Run.read(run.to_dict()).parent.parent.id == run.parent.parents[0]
+    assert set(run.start.fingerprints) == {"wikipedia-2015", "wikipedia-mini", "probes.agreement"}
+    assert set(run.start.start.fingerprints) == {"wikipedia-mini", "probes.agreement"}
+    assert Run.read(run.to_dict()).start.start.id == run.start.parents[0]
     other = Run.pretraining(arm, 0, dict.fromkeys(names, "aa") | {"wikipedia-mini": "bb"})
     assert len({run.id, other.id}) == 2
 

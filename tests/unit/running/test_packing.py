@@ -63,11 +63,11 @@ def test_a_grid_of_the_project_is_named_as_usual(planned):
 def test_weights_that_pending_runs_start_from_travel(planned, tmp_path):
     _, records, *_ = planned
     grid = grids.read("pretraining_gain")
-    (first, *_) = (run for run in plan(grid, "smoke").runs if run.parent)
-    weights = records.make_work_folder(first.parent.id) / kept_weights.WEIGHTS
+    (first, *_) = (run for run in plan(grid, "smoke").runs if run.start)
+    weights = records.make_work_folder(first.start.id) / kept_weights.WEIGHTS
     cached.write(weights, lambda file: file.write(b"tensors"), weights.parents[1])
     packed = of_grid(plan(grid, "smoke", records=records), records, list, ["pretraining_gain", "--scale", "smoke"])
-    names = {f"runs/{first.parent.id}/{kept_weights.WEIGHTS}{end}" for end in ("", ".sha256")}
+    names = {f"runs/{first.start.id}/{kept_weights.WEIGHTS}{end}" for end in ("", ".sha256")}
     assert names <= packed.files.keys()
 
 

@@ -161,7 +161,7 @@ def test_what_is_trained_for_its_weights_alone_is_not_probed_again(tmp_path, mon
     run = planned(tmp_path, records).runs[0]
     run = run.model_copy(update={"system": run.system.but(**{"evaluation.probes": ["word_order"]})})
     for _ in range(2):
-        weights = worker.weights_of(run, records, Watch(tmp_path, None, lambda progress: None, lambda: False))
+        weights = worker.weights_of(run, records, Watch(tmp_path, {}, lambda progress: None, lambda: False))
         weights.unlink()
         put(records, run, metrics={"heldout.loss": 4.15})
     assert probed == [("word_order",), ()]
@@ -269,7 +269,7 @@ def test_a_run_begins_if_its_estimate_fits_the_time_that_is_left(tmp_path, train
     going.begin(taken)
     clock[0] += seconds
     assert left_behind(going) == ([], ["finetune", "pretrain"])  # the child of the first waits for it
-    assert [run.parent.id for run in going.todo.values()] == [taken.id]
+    assert [run.start.id for run in going.todo.values()] == [taken.id]
     assert left_behind(launch(None)) == (["pretrain", "pretrain"], [])
 
 

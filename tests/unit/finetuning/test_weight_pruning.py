@@ -1,0 +1,191 @@
+"""Weights removed before a fine-tuning: which go, exactly how many, and that they stay 0."""
+
+import pytest
+import torch
+
+from ablations.schema.run import Run
+from lightning_modules.config import ConfigError
+from lightning_modules.finetuning.run import FinetuningRun, finetune, finetuned
+from lightning_modules.pretraining import fit
+from lightning_modules.tasks import TASKS, FineTuning, pins
+from lightning_modules.training.masks import at_random, by_magnitude, hold, matrices, sparsity
+from lightning_modules.training.recorder import CHECKPOINT, Interrupted
+from lightning_modules.training.weights import WEIGHTS, load_weights
+from tests.end_to_end.test_training import stop_after
+from tests.toy import toy_task
+
+SETTINGS = FineTuning().but(
+    **{"epochs": 2, "batch_size": 16, "max_length": 16, "precision": "fp32", "optimizer.peak_lr": 1e-2}
+)
+
+
+@pytest.fixture(autouse=True)
+def toy(monkeypatch):
+    monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
+    monkeypatch.setattr(pins, "pinned", dict)
+
+
+def pruned(**changes):
+    return SETTINGS.but(**{f"weight_pruning.{name}": value for name, value in changes.items()})
+
+
+@pytest.fixture
+def parents(tiny, tmp_path):
+    """A system, its pretrained weights, and those of its fine-tuning."""
+    fit(tiny, 0, tmp_path / "pretrained")
+    start = tmp_path / "pretrained" / WEIGHTS
+    finetune(FinetuningRun(tiny, "toy", SETTINGS, 0, start), tmp_path / "tuned")
+    return tiny, start, tmp_path / "tuned" / WEIGHTS
+
+
+def encoder_weights(file):
+    prefix = "backbone."
+    return {name.removeprefix(prefix): w for name, w in load_weights(file).items() if name.startswith(prefix)}
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.5, 1 / 3, 0.7, 0.999])
+def test_the_smallest_of_all_go_and_exactly_as_many_as_asked(share):
+    generator = torch.Generator().manual_seed(0)
+    weights = {name: torch.randn(7, size, generator=generator) for name, size in {"a": 3, "b": 11, "c": 1}.items()}
+    weights["b"] *= 3
+    masks = by_magnitude(weights, share)
+    every = torch.cat([weights[name].abs().flatten() for name in weights])
+    kept = torch.cat([masks[name].flatten() for name in weights])
+    assert int((~kept).sum()) == round(share * 105)
+    if 0 < share < 0.99:
+        assert every[~kept].max() <= every[kept].min()
+        assert sparsity({"b": masks["b"]}) < sparsity(masks)  # all matrices together
+
+
+def test_of_equal_weights_the_first_go_so_that_masks_nest():
+    zeros = {"a": torch.zeros(4, 5)}
+    small, large = (by_magnitude(zeros, share)["a"] for share in (0.25, 0.5))
+    assert int((~small).sum()) == 5
+    assert (small | ~large).sum() >= large.sum()
+    assert not (large & ~small).any()
+
+
+def test_a_random_mask_removes_as_many_of_each_matrix_and_follows_from_the_seed():
+    weights = {name: torch.randn(9, 8) * scale for name, scale in {"a": 1, "b": 4}.items()}
+    masks = by_magnitude(weights, 0.6)
+    drawn, again, other = at_random(masks, 3), at_random(masks, 3), at_random(masks, 4)
+    for name, mask in masks.items():
+        assert drawn[name].sum() == mask.sum()
+        assert torch.equal(drawn[name], again[name])
+    assert not torch.equal(drawn["b"], masks["b"])
+    assert not torch.equal(drawn["b"], other["b"])
+
+
+def test_only_matrices_of_attention_and_feed_forward_layers_are_masked(tiny):
+    encoder = FinetuningRun(tiny.but(**{"model.num_layers": 3, "model.sharing": "ffn"}), "toy", SETTINGS, 0, None)
+    names = set(matrices(encoder.build().backbone))
+    assert {name.split(".")[2] for name in names} == {"attention", "ffn"}
+    assert len(names) == 3 * 2 + 2  # what layers share comes once
+    assert all(name.endswith(".weight") and "norm" not in name for name in names)
+
+
+@pytest.mark.parametrize("algorithm", ["adamw", "sgd", "lamb", "adagrad"])
+def test_removed_weights_stay_zero_under_momentum_and_decay(tiny, algorithm):
+    module = FinetuningRun(tiny, "toy", SETTINGS, 0, None).build()
+    masks = by_magnitude(dict(matrices(module.backbone)), 0.5)
+    hold(module.backbone, masks)
+    settings = SETTINGS.but(**{"optimizer.algorithm": algorithm, "optimizer.weight_decay": 0.1}).optimizer
+    optimizer, before = settings.build(module), {n: p.detach().clone() for n, p in matrices(module.backbone).items()}
+    for _ in range(5):
+        optimizer.zero_grad()
+        sum((p**2 + p).sum() for p in module.parameters()).backward()
+        optimizer.step()
+    for name, parameter in matrices(module.backbone).items():
+        assert (parameter[~masks[name]] == 0).all(), name
+        assert (parameter[masks[name]] != before[name][masks[name]]).all(), name
+
+
+@pytest.mark.parametrize("weights", ["rewound", "kept", "redrawn"])
+@pytest.mark.parametrize("choose", ["magnitude", "random"])
+def test_a_fine_tuning_starts_where_it_says_and_keeps_its_mask(parents, tmp_path, weights, choose):
+    system, start, tuned = parents
+    settings = pruned(share=0.7, weights=weights, choose=choose)
+    given = {"rewound": start, "kept": tuned, "redrawn": None}[weights]
+    run = FinetuningRun(system, "toy", settings, 0, given, mask=tuned)
+    module, masks = run.build(), run.masks
+    assert sparsity(masks) == pytest.approx(0.7, abs=1e-3)
+    fresh = FinetuningRun(system, "toy", SETTINGS, 0, None).build().backbone.state_dict()
+    expected = fresh if given is None else encoder_weights(given)
+    for name, tensor in module.backbone.state_dict().items():
+        kept = masks.get(name, torch.ones_like(tensor, dtype=torch.bool))
+        assert torch.equal(tensor, expected[name] * kept), name
+    is_tuned = torch.equal(module.head.output.weight, load_weights(tuned)["head.output.weight"])
+    assert is_tuned == (weights == "kept")
+    fitted = finetune(run, tmp_path / "pruned")
+    after = encoder_weights(tmp_path / "pruned" / WEIGHTS)
+    assert all((after[name][~mask] == 0).all() for name, mask in masks.items())
+    assert fitted.metrics["toy.sparsity"] == sparsity(masks)
+    finetuned(run, tmp_path / "pruned" / WEIGHTS)
+
+
+def test_an_interrupted_training_keeps_its_mask_and_ends_at_the_same_bits(parents, tmp_path):
+    system, start, tuned = parents
+
+    def run():
+        return FinetuningRun(system, "toy", pruned(share=0.5), 0, start, mask=tuned)
+
+    whole = finetune(run(), tmp_path / "whole")
+    with pytest.raises(Interrupted):
+        finetune(run(), tmp_path / "parts", stop=stop_after(3))
+    assert (tmp_path / "parts" / CHECKPOINT).exists()
+    resumed = finetune(run(), tmp_path / "parts")
+    assert resumed.metrics == whole.metrics
+    assert (tmp_path / "parts" / WEIGHTS).read_bytes() == (tmp_path / "whole" / WEIGHTS).read_bytes()
+
+
+def test_rounds_remove_as_many_weights_each_and_what_is_removed_stays_removed(parents, tmp_path):
+    system, start, tuned = parents
+    mask, before = tuned, None
+    for number in (1, 2, 3):
+        run = FinetuningRun(system, "toy", pruned(share=0.6, rounds=3, round=number), 0, start, mask=mask)
+        masks = run.masks
+        assert sparsity(masks) == pytest.approx(0.2 * number, abs=1e-3)
+        if before is not None:
+            assert not any((masks[name] & ~before[name]).any() for name in masks)
+        finetune(run, tmp_path / str(number))
+        mask, before = tmp_path / str(number) / WEIGHTS, masks
+
+
+def test_the_parents_of_a_round_follow_from_its_settings(tiny):
+    pretrained = Run.pretraining(tiny, 3, dict.fromkeys(tiny.data.corpora, "text"))
+
+    def run(settings):
+        return Run.finetuning_of(pretrained, "toy", "print", settings)
+
+    whole, last = run(SETTINGS), run(pruned(share=0.6, rounds=3))
+    assert last.by_role["start"] == pretrained
+    assert last.by_role["mask"].id == run(pruned(share=0.6, rounds=3, round=2)).id
+    first = last.by_role["mask"].by_role["mask"]
+    assert first.by_role["mask"] == whole
+    assert last.id == run(pruned(share=0.6, rounds=3, round=3)).id
+    assert last.roles == ("start", "mask")
+    assert Run.read(last.to_dict()).id == last.id
+    assert run(pruned(share=0.6, mask_from="pretraining")).by_role == {"start": pretrained, "mask": pretrained}
+    assert run(pruned(share=0.6, weights="kept")).by_role == {"start": whole, "mask": whole}
+    assert run(pruned(share=0.6, weights="redrawn")).by_role == {"mask": whole}
+    assert run(pruned(share=0.0)).id == whole.id
+    others = [{}, {"choose": "random"}, {"weights": "kept"}, {"weights": "redrawn"}, {"mask_from": "pretraining"}]
+    assert len({run(pruned(share=0.6, **other)).id for other in (*others, {"rounds": 2})}) == 6
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"weight_pruning.round": 2}, "round 2 is after the last of rounds"),
+        ({"weight_pruning.rounds": 2, "weight_pruning.choose": "random"}, "set mask_from to task and choose"),
+        ({"weight_pruning.mask_from": "pretraining", "weight_pruning.weights": "kept"}, "use rewound"),
+        ({"weight_pruning.share": 0.5, "features.layers": "last"}, "features"),
+        ({"weight_pruning.share": 0.5, "from_scratch": True}, "from_scratch"),
+        ({"weight_pruning.share": 0.5, "head_pruning.share": 0.5}, "head_pruning"),
+        ({"weight_pruning.share": 1.0}, "share"),
+        ({"weight_pruning.weights": "rewind"}, "rewound"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused_by_name(changes, named):
+    with pytest.raises(ConfigError, match=named):
+        SETTINGS.but(**changes)
