@@ -62,6 +62,13 @@ class Evaluation(Settings):
         neutral=0,
         ge=0,
     )
+    translated_pairs: int = knob(
+        0,
+        "Held-out pairs of parallel text of which one sentence has hidden words. They are predicted next to its "
+        "translation, and next to that of another pair. No such measure with 0.",
+        neutral=0,
+        ge=0,
+    )
     translations: int = knob(
         0,
         "Held-out sources, at most, whose translations are scored at the end by BLEU and chrF. None with 0.",

@@ -8,7 +8,7 @@ from lightning_modules.config import ConfigError, did_you_mean
 from lightning_modules.data import Data, InputFormat
 from lightning_modules.data.formats import by_language
 from lightning_modules.evaluation import Evaluation
-from lightning_modules.objectives import Objectives
+from lightning_modules.objectives import MaskedLM, Objectives
 
 _OF_ONE_TEXT = ("words", "pairs")  # knobs of an evaluation
 _OF_TWO_LANGUAGES = ("multi30k_", "tatoeba_")  # how probes begin whose sentences are in English and in what follows
@@ -36,6 +36,12 @@ def read_as(model: Backbone, evaluation: Evaluation, language: str) -> int | Non
     return known.index(language) if evaluation.languages == "named" else NO_LANGUAGE
 
 
+def asked(evaluation: Evaluation) -> MaskedLM:
+    """The usual question, each word hidden by itself, so that what stands next to a sentence changes none of them."""
+    usual = evaluation.objective
+    return usual.model_copy(update={"masking": usual.masking.model_copy(update={"count": "bernoulli"})})
+
+
 def of(model: Backbone) -> tuple[str, ...]:
     """The languages that have an embedding; none of a model that has no such table."""
     return getattr(model, "languages", ())
@@ -56,8 +62,17 @@ def check(model: Backbone, objectives: Objectives, form: InputFormat, data: Data
     wrong += _of_probes(model, evaluation) if of(model) else []
     if evaluation.languages == "left_out" and not of(model):
         wrong.append("evaluation.languages left_out is of a model with languages: set it to named, or model.languages")
+    wrong += _of_translations(objectives, form, evaluation) if evaluation.translated_pairs else []
     if wrong:
         raise ValueError("; ".join(wrong))
+
+
+def _of_translations(objectives: Objectives, form: InputFormat, evaluation: Evaluation) -> Iterator[str]:
+    if form.languages == "one_text" or objectives.mlm is None:
+        yield (
+            f"evaluation.translated_pairs {evaluation.translated_pairs} hides words of sentences next to their "
+            "translation: set it to 0, or objectives.mlm and format.languages"
+        )
 
 
 def _of_probes(model: Backbone, evaluation: Evaluation) -> Iterator[str]:

@@ -150,6 +150,8 @@ def prepare(system: System, seed: int) -> None:
         data.some_heldout(evaluation.neighbours)
     if evaluation.translations:
         translated.prepare(data, system)
+    if evaluation.translated_pairs:
+        data.heldout_translations(evaluation.translated_pairs, system.prepare_translations())
     for question in questions(system):
         simple_methods(question)
 
@@ -243,6 +245,11 @@ def _measure_once(fitted: Fitted, module: Pretrain, data: PretrainingData, syste
             fitted.sums["losses"] |= {name: part | own for name, part in _packed(pairs).items()}
     if system.evaluation.pairs:
         fitted.metrics |= _on_pairs(module, data, system, bf16)
+    if count := system.evaluation.translated_pairs:
+        both = data.heldout_translations(count, system.prepare_translations())
+        own, other = (measures(module, examples, bf16)["loss"] for examples in both)
+        names = ("translated_loss", "mistranslated_loss", "translation_gain")
+        fitted.metrics |= _named(dict(zip(names, (own, other, other - own), strict=True)))
 
 
 def _named(measured: Mapping[str, float]) -> dict[str, float]:

@@ -23,7 +23,7 @@ from lightning_modules.config import ConfigError, Problem, Settings, as_data, ca
 from lightning_modules.data import Data, InputFormat
 from lightning_modules.data.baselines import pair_edges
 from lightning_modules.data.formats import lengths
-from lightning_modules.data.formats.by_language import TABLE, numbered
+from lightning_modules.data.formats.by_language import TABLE, hidden_first, numbered
 from lightning_modules.data.formats.input_format import LABELS
 from lightning_modules.data.text.characters import spelt
 from lightning_modules.data.text.tokenizer import Vocabulary as Pieces
@@ -422,6 +422,12 @@ class System(Settings):
         assert objective is not None
         return self._preparing(objective, direction=self.looks)
 
+    def prepare_translations(self) -> "Prepare":
+        """The corruption of the first sentence of held-out pairs: of the same words, whatever follows them."""
+        objective = self.objectives.corrupter.held_out(languages.asked(self.evaluation))
+        assert objective is not None
+        return self._preparing(objective, direction=self.looks, first_alone=True)
+
     def prepare_pairs(self) -> "Prepare":
         """The corruption of held-out pairs: that of all held-out text, plus the sentence objective."""
         objectives = (self.heldout_objective, SentencePair())
@@ -559,6 +565,7 @@ def _prepare(
     cls_last: bool = False,
     characters: bool = False,
     languages: tuple[int, ...] | None = None,
+    first_alone: bool = False,
 ) -> Example:
     """Corruption as the loader calls it; a module-level function, so that it can be pickled for loader workers.
 
@@ -566,6 +573,9 @@ def _prepare(
     """
     tokens = tokens.with_cls_last() if cls_last else tokens
     tokens = numbered(tokens, languages) if TABLE in tokens.tables else tokens
+    if first_alone:
+        assert isinstance(vocabulary, Pieces), "that of a store"
+        tokens = hidden_first(tokens, vocabulary.cls)
     if characters:
         assert isinstance(vocabulary, Pieces), "that of a store"
         tokens = spelt(tokens, vocabulary)

@@ -61,6 +61,9 @@ METRICS: dict[str, str] = {
     "heldout.permuted_accuracy": "share of those predictions that are correct, 0 to 1",
     "heldout.permuted_unigram_loss": "the same loss of the unigram baseline: word frequencies alone, nats",
     "heldout.permuted_bigram_loss": "the same loss of the bigram baseline: counts of neighbours that are seen, nats",
+    "heldout.translated_loss": "loss of hidden tokens of a held-out sentence next to its translation, nats",
+    "heldout.mistranslated_loss": "loss of the same tokens next to the translation of another sentence, nats",
+    "heldout.translation_gain": "how much the translation says of them: the second of these minus the first, nats",
     "heldout.joint_loss": "loss of two neighbouring hidden tokens of different words together, nats. Of a masked model "
     "it is the sum over both, each alone, of permuted prediction that in a random order",
     "heldout.joint_alone_loss": "the sum of their losses, each from the context alone, nats",

@@ -17,11 +17,11 @@ OF_LAYERS = {  # ending of a layer's metric -> what it is, of probes that score 
     "last": "read from the last layer alone",
 }
 OF_RETRIEVAL = {  # ending of a simple method's metric -> what it is, of probes that ask for a translation
-    "words": "words and digits that both sentences have, by TF-IDF",
-    "letters": "n-grams of up to four letters that both have, by TF-IDF",
-    "length": "how alike their lengths are",
+    "best_simple": "best simple method",
+    "words": "words and digits in common",
+    "letters": "n-grams of letters",
+    "length": "lengths",
     "majority": "chance",
-    "best_simple": "the best of words, letters and lengths",
 }
 GAIN, MEAN_GAIN = "_gain", f"{PREFIX}mean_gain"
 

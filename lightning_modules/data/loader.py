@@ -12,6 +12,7 @@ from lightning_modules.batch import OF_WORDS, Annotation, Direction, Example
 from lightning_modules.config import ConfigError
 from lightning_modules.data.annotations import open_annotated
 from lightning_modules.data.baselines import bigram, pair_methods
+from lightning_modules.data.formats.by_language import Pairs
 from lightning_modules.data.formats.excerpts import Excerpt, excerpt
 from lightning_modules.data.formats.input_format import InputFormat, Pairing
 from lightning_modules.data.formats.pairs import Negatives, PairSequences
@@ -199,6 +200,29 @@ class PretrainingData(pl.LightningDataModule):
         return InputFormat(
             kind="segment_pairs", sequence_length=length, negatives=negatives, pairing=pairing, short_fraction=0.0
         )
+
+    def heldout_translations(self, count: int, prepare: Prepare) -> tuple[HeldOut, HeldOut]:
+        """Held-out sentences next to their translations, and the same next to translations of others.
+
+        Each pair has both of its sentences first, in rows of their own. Pairs that have no room for the translation of
+        the other are left out.
+
+        Args:
+            count: Maximum number of rows.
+            prepare: Makes the examples.
+
+        Raises:
+            ConfigError: When the held-out text has no pair.
+        """
+        form = self.format.heldout().model_copy(update={"languages": "pairs"})
+        pairs = form.arrange(open_store(self.data, "heldout"))
+        assert isinstance(pairs, Pairs)
+        pairs = pairs.both_ways()
+        others = pairs.mismatched()
+        fits = others.sizes <= others.length
+        size = self.micro_batch_size or self.batch_size
+        own, other = (HeldOut(one.taken(fits), count, size, prepare) for one in (pairs, others))
+        return own, other
 
     def whole_words(self, count: int) -> HiddenWords:
         """Held-out text with the same words hidden under every tokenizer.

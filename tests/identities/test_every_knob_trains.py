@@ -196,6 +196,7 @@ ROWS = {
     "evaluation.context": (0, 8),
     "evaluation.memory_length": (8, 4),
     "evaluation.direction": ("both", "left_to_right"),
+    "evaluation.translated_pairs": None,  # of parallel text, as the next
     "evaluation.languages": None,  # of models with languages: tests/identities/test_several_languages.py
     "evaluation.probes": None,  # read once a training has ended; see tests/unit/probing
     "evaluation.points": (3, 2),  # seen in the curve

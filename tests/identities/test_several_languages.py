@@ -258,3 +258,47 @@ def test_a_language_model_reads_several_languages_from_the_left(tmp_path, parall
     changes = {"objectives.mlm": None, "objectives.lm.direction": "left_to_right", "format.languages": "apart"}
     fitted, _ = trained(tiny_xlm(parallel, **changes, **{"model.direction": "left_to_right"}), tmp_path / "clm")
     assert np.isfinite(fitted.metrics["heldout.next_loss"])
+
+
+LONGER = {"format.sequence_length": 64, "model.max_positions": 64}
+
+
+@pytest.fixture
+def many(folder):
+    texts(folder / "many", ("en", "de"), lines=1500, seed=3)
+    return f"lines:en-de:{folder}/many/*"
+
+
+def test_hidden_words_are_the_same_next_to_their_translation_and_next_to_another(many):
+    system = tiny_xlm(many, **{"evaluation.translated_pairs": 40, "evaluation.rate": 0.4}, **LONGER)
+    own, other = (list(one) for one in system.data_module(0).heldout_translations(40, system.prepare_translations()))
+    differ = 0
+    for here, there in zip(own, other, strict=True):
+        assert torch.equal(here.targets["mlm"].where, there.targets["mlm"].where)
+        assert torch.equal(here.targets["mlm"].ids, there.targets["mlm"].ids)
+        second = (here.inputs.ids == 2).cumsum(1) > 1
+        assert not second.flatten()[here.targets["mlm"].where].any(), "no word of the translation is hidden"
+        assert torch.equal(here.inputs.ids[~second], there.inputs.ids.where(~second, 0)[~second])
+        differ += int((here.inputs.ids != there.inputs.ids).any(1).sum())
+        assert set(here.inputs.tables["language"][:, 0].tolist()) <= {0, 1}
+    rows = sum(len(one.inputs.ids) for one in own)
+    assert differ > 0.8 * rows
+
+
+def test_a_model_of_pairs_gains_from_a_translation_and_one_of_single_sentences_does_not(tmp_path, many):
+    changes = {
+        "evaluation.translated_pairs": 64,
+        "training.steps": 600,
+        "training.batch_size": 8,
+        "model.hidden_size": 32,
+    }
+    changes |= {"optimizer.peak_lr": 0.01, "model.num_layers": 2, "model.dropout": 0.0, "model.attention_dropout": 0.0}
+    changes |= {"model.embedding_dropout": 0.0, "model.positions": "rotary", "schedule.decay": "linear"}
+    gains = {}
+    for rows_are in ("pairs", "apart"):
+        system = tiny_xlm(many, **changes, **LONGER, **{"format.languages": rows_are})
+        found = trained(system, tmp_path / rows_are)[0].metrics
+        gains[rows_are] = found["heldout.translation_gain"]
+        assert found["heldout.mistranslated_loss"] - found["heldout.translated_loss"] == pytest.approx(gains[rows_are])
+    assert gains["pairs"] > 0.3
+    assert abs(gains["apart"]) < 0.1

@@ -278,6 +278,32 @@ class Pairs(Sequences):
             positions=torch.from_numpy(positions) if self.resets else None,
         )
 
+    def both_ways(self) -> "Pairs":
+        """The pairs, then the same ones with their sentences in the other order."""
+        bounds, sides = (np.concatenate([one, one[:, ::-1]]) for one in (self.bounds, self.sides))
+        return replace(self, bounds=bounds, sides=sides)
+
+    def mismatched(self) -> "Pairs":
+        """The same first sentences, each with the second one of another pair of the same languages, about as long.
+
+        Those of one direction are in a circle by the length of their second sentence. A row may be too long then.
+        """
+        bounds = self.bounds.copy()
+        for sides in np.unique(self.sides, axis=0):
+            own = np.flatnonzero((self.sides == sides).all(1))
+            order = own[np.argsort(np.diff(self.bounds[own, 1])[:, 0], kind="stable")]
+            bounds[order, 1] = self.bounds[np.roll(order, 1), 1]
+        return replace(self, bounds=bounds)
+
+    def taken(self, chosen: np.ndarray) -> "Pairs":
+        """Some of the pairs."""
+        return replace(self, bounds=self.bounds[chosen], sides=self.sides[chosen])
+
+
+def hidden_first(tokens: Tokens, cls: int) -> Tokens:
+    """Rows of pairs of whose second sentence no word is hidden."""
+    return replace(tokens, special=tokens.special | ((tokens.ids == cls).cumsum(1) > 1))
+
 
 def fitting(text: Divided, length: int) -> np.ndarray:
     """Which pairs of a text have room in a row, both with at least a token ``[pairs]``: others are left out."""
