@@ -13,7 +13,7 @@ import numpy as np
 from lightning_modules import cached
 from lightning_modules.batch import Annotation
 from lightning_modules.config import identity
-from lightning_modules.data.corpora.registry import Split
+from lightning_modules.data.corpora.sources import Split
 from lightning_modules.data.settings import Data
 from lightning_modules.data.store import Progress, TokenStore, batches, open_store, tokenizer_file
 from lightning_modules.data.text.annotators import Annotator, annotator

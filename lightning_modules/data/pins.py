@@ -15,7 +15,8 @@ from lightning_modules import cached
 from lightning_modules.config import ConfigError, identity
 from lightning_modules.data.corpora import cipher, json_lines, made, made_pairs, parallel
 from lightning_modules.data.corpora.own_text import hub_place, text_files
-from lightning_modules.data.corpora.registry import Split, corpus
+from lightning_modules.data.corpora.registry import corpus
+from lightning_modules.data.corpora.sources import Split
 from lightning_modules.data.settings import Data
 from lightning_modules.files import version, write_atomically
 from lightning_modules.places import cache, note_elsewhere

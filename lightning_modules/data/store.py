@@ -24,7 +24,8 @@ from lightning_modules import cached
 from lightning_modules.batch import Annotation
 from lightning_modules.config import ConfigError, identity
 from lightning_modules.data import pins
-from lightning_modules.data.corpora.registry import Split, corpus
+from lightning_modules.data.corpora.registry import corpus
+from lightning_modules.data.corpora.sources import Split
 from lightning_modules.data.settings import Data
 from lightning_modules.data.text import tokenizer
 from lightning_modules.data.text.encode import Encoder

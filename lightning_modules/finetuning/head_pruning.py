@@ -4,6 +4,7 @@ Heads are numbered through the layers, from the first layer's first head. Layers
 heads, which count once.
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -94,7 +95,7 @@ class Heads:
     @classmethod
     def of(cls, backbone: nn.Module) -> "Heads":
         """All heads of a backbone that has lost none."""
-        numbers = iter(range(10**9))
+        numbers = itertools.count()
         return cls(backbone, [[next(numbers) for _ in range(layer.num_heads)] for layer in attentions(backbone)])
 
     @property

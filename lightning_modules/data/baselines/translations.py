@@ -10,14 +10,15 @@ from functools import cached_property
 import numpy as np
 
 from lightning_modules import cached
-from lightning_modules.data.corpora.registry import Split, corpus
+from lightning_modules.data.corpora.registry import corpus
+from lightning_modules.data.corpora.sources import Split
 from lightning_modules.data.settings import Data
 from lightning_modules.data.store import TokenStore
 
 COPY, NEAREST, WORDS = "copy", "nearest", "word_by_word"
 _RECIPE = 1  # raise when the same text would give other translations
 _ROUNDS = 5  # of expectation maximisation
-_MOST_LINKS = 10_000_000  # pairs of words of one pair of sentences, all together
+_MOST_LINKS = 10_000_000  # pairs of a source word and a target word that are counted
 _WORD = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
 
 
@@ -97,7 +98,10 @@ def word_by_word(asked: list[str], sources: list[str], targets: list[str]) -> li
 
 
 def lexicon(sources: list[str], targets: list[str]) -> dict[str, str]:
-    """Word of the source -> its most probable translation by IBM model 1; see `word_by_word`."""
+    """Word of the source -> its most probable translation by IBM model 1; see `word_by_word`.
+
+    The pairs are counted in their order, until ten million pairs of words are reached.
+    """
     ours, theirs = _numbered(sources, 1), _numbered(targets, 0)  # 0 is the empty word
     froms, links, of_target, count, total = [], [], [], 0, 0
     for here, there in zip(ours.lines, theirs.lines, strict=True):

@@ -13,14 +13,13 @@ from collections.abc import Iterator
 
 from lightning_modules.config import ConfigError
 from lightning_modules.data.corpora import made, parallel
+from lightning_modules.data.corpora.sources import Split
 from lightning_modules.draws import permutation
 
 PREFIX = "cipher"
 RECIPE = 1  # raise when the same name would give another text
 LANGUAGES = ("a", "b")
-_LETTERS = (
-    len(made.WORDS) // 5 + 5
-)  # consonants and vowels: each begins a word of one language and ends one of the other
+_LETTERS = len(made.WORDS) // 5 + 5  # consonants and vowels: each begins words of a and ends words of b
 _SHARE = "share="
 
 
@@ -64,7 +63,7 @@ def split_name(rest: str) -> tuple[parallel.Languages, float, made.Language]:
     return languages, share, made.Language.of(switches)
 
 
-def documents(rest: str, split: made.Split) -> Iterator[list[str]]:
+def documents(rest: str, split: Split) -> Iterator[list[str]]:
     """The sentences of a split, each a document in one language or in two."""
     languages, share, language = split_name(rest)
     others = words(share)

@@ -30,16 +30,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 
 from lightning_modules.config import ConfigError, did_you_mean
+from lightning_modules.data.corpora.sources import Split
 from lightning_modules.draws import Draws
 
 RECIPE = 1  # raise when the same name would give another text
 PREFIX = "made"
-Split = Literal["train", "heldout"]
 _LETTERS, _ENDS = "bdfghjklmnprstvz", "aeiou"
 WORDS = tuple(map("".join, product(_LETTERS, _ENDS)))
 PIECES = 5 + len(_LETTERS) + 2 * len(_ENDS) + len(WORDS)  # special pieces, letters, letters inside words, words

@@ -10,12 +10,13 @@ Nothing is downloaded; the text is a function of the name alone. Names with the 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 
 from lightning_modules.config import ConfigError, did_you_mean
 from lightning_modules.data.corpora.made import WORDS
+from lightning_modules.data.corpora.sources import Split
 from lightning_modules.draws import Draws
 
 RECIPE = 1  # raise when the same name would give another text
@@ -64,7 +65,7 @@ class MadePairs:
             numbers[key] = int(value)
         return cls(target, **numbers)
 
-    def documents(self, split: Literal["train", "heldout"]) -> Iterator[list[str]]:
+    def documents(self, split: Split) -> Iterator[list[str]]:
         """The pairs of a split, each a source and its target."""
         heldout = split == "heldout"
         count = self.pairs // _HELDOUT_EVERY if heldout else self.pairs

@@ -6,7 +6,6 @@ a fixed rule, so that no run trains on text that another is evaluated on.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 from lightning_modules.config import ConfigError, did_you_mean
 from lightning_modules.data.corpora import (
@@ -20,9 +19,7 @@ from lightning_modules.data.corpora import (
     reviews,
     wikipedia_mini,
 )
-from lightning_modules.data.corpora.sources import Origin
-
-Split = Literal["train", "heldout"]
+from lightning_modules.data.corpora.sources import Origin, Split
 
 
 @dataclass(frozen=True)

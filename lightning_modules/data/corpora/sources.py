@@ -11,12 +11,14 @@ import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from lightning_modules import cached
 from lightning_modules.config import ConfigError, identity
 from lightning_modules.files import open_plain
 from lightning_modules.places import cache, data_home, note_elsewhere, unusable_data_home
+
+Split = Literal["train", "heldout"]
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from types import ModuleType
-from typing import Literal
 
 from lightning_modules.config import ConfigError
+from lightning_modules.data.corpora.sources import Split
 
 _DUMP = "enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
 
@@ -68,7 +68,7 @@ def articles() -> Iterator[list[str]]:
     return (paragraphs for _title, paragraphs in _titled())
 
 
-def unread(split: Literal["train", "heldout"]) -> Iterator[list[str]]:
+def unread(split: Split) -> Iterator[list[str]]:
     """The articles that models of the corpus wikipedia-2015 have not read: those that it lacks.
 
     Raises:

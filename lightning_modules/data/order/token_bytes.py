@@ -6,7 +6,7 @@ import numpy as np
 
 from lightning_modules import cached
 from lightning_modules.batch import STEP, Example
-from lightning_modules.data.corpora.registry import Split
+from lightning_modules.data.corpora.sources import Split
 from lightning_modules.data.formats.running_text import Sequences
 from lightning_modules.data.settings import Data
 from lightning_modules.data.store import TokenStore, batches, tokenizer_file
