@@ -8,7 +8,8 @@ import pytest
 import torch
 from pytorch_lightning import Trainer
 from safetensors.torch import load_file
-from transformers import AutoModelForMaskedLM, AutoTokenizer
+from torch import nn
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 from typer.testing import CliRunner
 
 from ablations.commands.cli import app
@@ -20,6 +21,7 @@ from lightning_modules.data import fingerprints
 from lightning_modules.pretraining import fit
 from lightning_modules.tasks import TASKS, FineTuning, pins
 from lightning_modules.training.recorder import Diverged, Interrupted
+from lightning_modules.training.weights import keep_weights
 from tests.toy import toy_task
 
 
@@ -95,6 +97,31 @@ def test_a_run_that_went_out_and_came_back_is_the_same_model(kept, command, tmp_
         logits = ours.heads["mlm"]["vocabulary"](encoded.last[real], encoded)
         expected = theirs(example.inputs.ids, attention_mask=real.long()).logits
     assert (logits - expected[real]).abs().max() <= 1e-5
+
+
+def fine_tuned(pretrained, records, module=None, **settings):
+    """The record of a fine-tuning of a pretraining, and the weights that it left, if any."""
+    run = Run.finetuning_of(pretrained, "rte", "0" * 64, FineTuning().but(**settings))
+    if module is not None:
+        records.work_folder(run.id).mkdir(parents=True)
+        keep_weights(module, records.work_folder(run.id))
+    worker.keep(run, records, {"outcome": "done"}, "2026-01-01T00:00:00+00:00", 1)
+    return run
+
+
+def test_the_encoder_of_a_fine_tuning_goes_out_without_its_head(kept, command, tmp_path):
+    pretrained, records = kept(trained=False, **{"model.max_positions": 24})
+    module = pretrained.system.build(7).eval()
+    networks = nn.ModuleDict({"backbone": module.backbone, "head": nn.Linear(16, 2)})
+    run = fine_tuned(pretrained, records, networks)
+    done = command("export", run.id, tmp_path / "out", "--results-dir", records.folder)
+    assert done.exit_code == 0, said(done)
+    theirs = AutoModel.from_pretrained(tmp_path / "out").eval()
+    example = next(iter(run.system.data_module(0).val_dataloader()))
+    with torch.no_grad():
+        ours = module.backbone(example).last
+        expected = theirs(example.inputs.ids, attention_mask=example.inputs.real.long()).last_hidden_state
+    assert (ours - expected)[example.inputs.real].abs().max() <= 1e-5
 
 
 def test_an_exported_run_is_evaluated_as_anybodys_checkpoint(exported, command, monkeypatch, tmp_path):
@@ -197,12 +224,19 @@ class TestExportsThatCannotBe:
         done = command("export", run.id, tmp_path / "out", "--results-dir", records.folder)
         assert "ended as diverged and left no weights" in said(done)
 
-    def test_a_fine_tuning(self, kept, command, tmp_path):
+    def test_a_fine_tuning_whose_weights_are_gone(self, kept, command, tmp_path):
         pretrained, records = kept(trained=False)
-        run = Run.finetuning_of(pretrained, "rte", "0" * 64, FineTuning())
-        worker.keep(run, records, {"outcome": "done"}, "2026-01-01T00:00:00+00:00", 1)
+        run = fine_tuned(pretrained, records)
         done = command("export", run.id, tmp_path / "out", "--results-dir", records.folder)
-        assert "is a fine-tuning on rte" in said(done)
+        assert done.exit_code == 2
+        assert f"the weights of run {run.id} are neither on this machine" in said(done)
+
+    def test_a_fine_tuning_with_weights_that_transformers_has_not(self, kept, command, tmp_path):
+        pretrained, records = kept(trained=False)
+        run = fine_tuned(pretrained, records, **{"features.layers": "last"})
+        done = command("export", run.id, tmp_path / "out", "--results-dir", records.folder)
+        assert done.exit_code == 2
+        assert "finetuning.features gives it weights that transformers has not" in said(done)
         assert pretrained.id in said(done)
 
     def test_knobs_that_transformers_lacks(self, kept, command, tmp_path):
