@@ -55,7 +55,9 @@ TRANSFORMER_BASE = System(
     ),
     optimizer=Optimizer(peak_lr=6.99e-4, beta2=0.98, eps=1e-9, weight_decay=0.0),
     schedule=Schedule(warmup_fraction=_WARMUP / 100_000, decay="inverse_sqrt"),
-    training=Training(steps=100_000, batch_size=98, batch_by="tokens", bucket_steps=100, clip_norm=0.0, precision="fp32"),
+    training=Training(
+        steps=100_000, batch_size=98, batch_by="tokens", bucket_steps=100, clip_norm=0.0, precision="fp32"
+    ),
 )
 
 TRANSFORMER_BIG = TRANSFORMER_BASE.but(
