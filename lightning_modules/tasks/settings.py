@@ -577,7 +577,9 @@ class FineTuning(Settings):
         if self.features is None:
             return
         if self.quantization is not None:
-            raise ValueError("a frozen encoder is not kept, so nothing is quantised. Leave out features or quantization.")
+            raise ValueError(
+                "a frozen encoder is not kept, so nothing is quantised. Leave out features or quantization."
+            )
         if self.removal is not None:
             raise ValueError(
                 "head_pruning removes heads of a fine-tuned encoder, and features freeze it. Leave out one of the two."
