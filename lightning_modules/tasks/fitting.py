@@ -144,9 +144,8 @@ def _quantized(system: System, settings: FineTuning) -> tuple[str, str] | None:
     if settings.quantization is None or (model.total_heads and model.get("positions") in _WITHOUT_WEIGHTS):
         return None
     return "quantization", (
-        f"packs the matrices of a transformer, and {model.described} with positions {model.get('positions')} uses "
-        "parts of some: leave it out, or pretrain with model.kind transformer and model.positions learned, "
-        "sinusoidal, rotary or none"
+        "packs whole matrices, and this model uses parts of some: leave it out, or pretrain with model.kind "
+        "transformer and model.positions learned, sinusoidal, rotary or none"
     )
 
 

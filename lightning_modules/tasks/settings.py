@@ -419,8 +419,8 @@ class FineTuning(Settings):
     )
     quantization: Literal["int8"] | None = knob(
         None,
-        "Score the model that the other settings train with the linear layers of its encoder in int8, by dynamic "
-        "quantisation on a CPU, without more training. By default weights are fp32. Needs a transformer.",
+        "Score the model that the other settings train, without more training, with linear layers of its encoder in "
+        "int8. By default they are fp32. This is dynamic quantisation, on a CPU. Needs a transformer.",
         neutral=None,
     )
     clip_norm: float = knob(1.0, "Maximum global gradient norm. No clipping with 0.", neutral=0.0, ge=0)
