@@ -9,6 +9,8 @@ from lightning_modules.tasks.settings import FineTuning
 from lightning_modules.tasks.shapes.texts import Texts
 from lightning_modules.tasks.table import task_named
 
+_WITHOUT_WEIGHTS = ("learned", "sinusoidal", "rotary", "none")  # positions of which attention has no weights
+
 
 def check(system: System, task: str, settings: FineTuning) -> None:
     """Checks what the settings ask of the task and of the pretrained system.
@@ -35,6 +37,7 @@ def check(system: System, task: str, settings: FineTuning) -> None:
         _backward(system, task, settings),
         _carried(system, settings),
         _headless(system, settings),
+        _quantized(system, settings),
     ]
     found = [Problem(f"finetuning.{path}", text) for path, text in filter(None, wrong)]
     if named := languages.of(system.model):
@@ -118,7 +121,7 @@ def _headless(system: System, settings: FineTuning) -> tuple[str, str] | None:
             f"removes attention heads, and this model has none: {model.described}. Leave it out, or pretrain with "
             "model.kind transformer"
         )
-    if (positions := model.get("positions")) not in ("learned", "sinusoidal", "rotary", "none"):
+    if (positions := model.get("positions")) not in _WITHOUT_WEIGHTS:
         return "head_pruning", (
             f"removes a head with its weights, and positions {positions} have some for all heads together. Leave it "
             "out, or pretrain with model.positions learned, sinusoidal, rotary or none"
@@ -133,6 +136,17 @@ def _headless(system: System, settings: FineTuning) -> tuple[str, str] | None:
             f"{1 / model.total_heads:.3g} or more"
         )
     return None
+
+
+def _quantized(system: System, settings: FineTuning) -> tuple[str, str] | None:
+    """A packed matrix is no tensor, so it must be used as a whole."""
+    model = system.model
+    if settings.quantization is None or (model.total_heads and model.get("positions") in _WITHOUT_WEIGHTS):
+        return None
+    return "quantization", (
+        "packs whole matrices, and this model uses parts of some: leave it out, or pretrain with model.kind "
+        "transformer and model.positions learned, sinusoidal, rotary or none"
+    )
 
 
 def _in_windows(system: System, task: str, settings: FineTuning) -> tuple[str, str] | None:
