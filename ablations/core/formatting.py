@@ -130,7 +130,7 @@ def duration(seconds: float) -> str:
 
 def is_share(path: str) -> bool:
     """Whether a knob is a share from 0 to 1, shown in per cent; a learning rate is not."""
-    return path.rpartition(".")[2] == "rate"
+    return path.rpartition(".")[2] in {"rate", "share"}
 
 
 def value_text(path: str, value: Any) -> str:
@@ -152,12 +152,23 @@ def value_text(path: str, value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
+_NAMES = {
+    "finetuning.head_pruning.share": "heads removed",
+    "finetuning.head_pruning.order": "order",
+    "finetuning.weight_pruning.share": "weights removed",
+}  # where words of the path say too little
+
+
 def path_text(path: str) -> str:
     """A short name of a knob: its last word, with the word before if the last alone is unclear.
 
     >>> path_text("objectives.mlm.masking.rate"), path_text("model.num_layers"), path_text("model.sharing")
     ('masking rate', 'num_layers', 'sharing')
+    >>> path_text("finetuning.head_pruning.share")
+    'heads removed'
     """
+    if path in _NAMES:
+        return _NAMES[path]
     *_, leaf = words = path.split(".")
     return leaf if "_" in leaf else " ".join(words[-2:]).removeprefix("model ")
 

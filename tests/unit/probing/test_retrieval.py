@@ -11,7 +11,7 @@ from lightning_modules.data.settings import Data
 from lightning_modules.pretraining import fit
 from lightning_modules.probing import retrieval, table
 from lightning_modules.probing.parts import TooFewExamples
-from lightning_modules.probing.retrieval import Retrieval, bars, cosines, margins, right
+from lightning_modules.probing.retrieval import Retrieval, bars, cosines, layers, margins, right
 from lightning_modules.tasks.scores.kept import unpack
 from lightning_modules.tasks.shapes.texts import TextExamples
 from tests.languages import WORDS, texts, tiny_xlm
@@ -131,3 +131,12 @@ def test_what_cannot_be_read_is_refused_before_a_training(changes, message):
 def test_each_retrieval_is_pinned_and_has_a_question_of_its_own():
     assert all(len(asked.sha256) == 16 for asked in retrieval.RETRIEVALS if isinstance(asked, Retrieval))
     assert len({asked.fingerprint() for asked in retrieval.RETRIEVALS}) == len(retrieval.RETRIEVALS)
+
+
+def test_what_all_sentences_of_a_language_have_does_not_hide_which_is_which():
+    """As an embedding of the language, which is longer than what tells sentences apart."""
+    own = RNG.standard_normal((40, 8))
+    examples = TextExamples([f"a{n}" for n in range(40)], [f"b{n}" for n in range(40)], np.zeros(40))
+    everywhere = {"a": 30 * np.eye(8)[0], "b": -30 * np.eye(8)[1]}
+    (found,) = layers(examples, ("a", "b"), lambda texts, language: [own + everywhere[language]])
+    assert found.mean() == 1
