@@ -21,9 +21,12 @@ def _in(language: str, spoken: str, dev: Files) -> Task:
         shape=Texts(labels=_NLI, pair=True),
         metrics=("accuracy",),
         rows=EachItsOwn(train=MNLI_OWN, dev=dev),
-        licence="CC BY-NC 4.0; its English pairs as mnli_own",
+        licence="CC BY-NC 4.0, and the English pairs that of mnli_own",
         languages=("en", language),
-        own_split=f"the English pairs of mnli_own to train, a fiftieth of the official; official {spoken} test set",
+        own_split=(
+            "the English pairs of mnli_own to train, a fiftieth of the official ones, and the official "
+            f"{spoken} test set"
+        ),
     )
 
 

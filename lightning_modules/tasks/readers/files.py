@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from lightning_modules.config import ConfigError
 from lightning_modules.data.corpora import sources
@@ -14,6 +14,9 @@ from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.tasks.reading.lines import MOST_NAMED, Line, objects, refused, table
 from lightning_modules.tasks.shapes.texts import Row
 from lightning_modules.tasks.task import Split
+
+if TYPE_CHECKING:
+    from lightning_modules.tasks.readers.own_split import Held
 
 _log = logging.getLogger(__name__)
 
@@ -142,19 +145,6 @@ class Files:
             _log.warning("%s: skipped %d rows without a gold label", hub, skipped)
 
 
-class Reader(Protocol):
-    """A reader of both splits; call it with one."""
-
-    @property
-    def origin(self) -> Origin:
-        """Where the files come from."""
-        ...
-
-    def __call__(self, split: Split) -> Iterator[Row]:
-        """The examples of a split."""
-        ...
-
-
 @dataclass(frozen=True)
 class EachItsOwn:
     """Training and dev examples with a reader each.
@@ -164,7 +154,7 @@ class EachItsOwn:
         dev: Reads the dev examples.
     """
 
-    train: Reader
+    train: "Files | Held"
     dev: Files
 
     @cached_property
