@@ -33,10 +33,11 @@ from ablations.running import estimate
 from ablations.running.execute import Asked, Summary, execute_phases
 from ablations.running.progress import display
 from ablations.schema.cell import Cell
-from ablations.schema.grid import FINETUNING, MEASURING, Grid
+from ablations.schema.grid import FINETUNING, MEASURING, PARENTS, Grid
 from ablations.schema.record import Record
 from lightning_modules import places
-from lightning_modules.config import ConfigError, Problem, did_you_mean, diff
+from lightning_modules.config import ConfigError, Problem, as_data, did_you_mean, diff
+from lightning_modules.system import System
 from lightning_modules.training.execution import Execution, Strategy
 
 if TYPE_CHECKING:
@@ -467,7 +468,19 @@ def _against(baseline: Cell, cell: Cell) -> dict[str, tuple[Any, Any]]:
     """What a cell changes against the baseline, except the knobs it searches."""
     searched = {path for trial in cell.search for path in trial.values}
     changes = diff(baseline.system, cell.system) | _later_changes(baseline, cell)
+    for path in [path for path in PARENTS if path in changes]:
+        changes[path] = _described(path, baseline.system), _described(path, cell.system)
     return {path: both for path, both in changes.items() if path not in searched}
+
+
+def _described(path: str, system: System) -> str | None:
+    """The training that a knob describes, by what differs from the one that has the knob; None without the knob."""
+    described = system.get(path)
+    if described is None:
+        return None
+    own = {inner: value for inner, value in described.items() if as_data(system.get(inner)) != value}
+    others = formatting.value_text(path, {inner: value for inner, value in own.items() if value not in ([], None)})
+    return f"another training ({others})" if others else "another training" if described else "none"
 
 
 def _later_changes(baseline: Cell, cell: Cell) -> dict[str, tuple[Any, Any]]:

@@ -55,9 +55,10 @@ def _row(cell: "Cell", row: dict[str, Any]) -> dict[str, str]:
     from ablations.core.formatting import quantity, value_text
 
     name = ", ".join(value_text(path, value) for path, value in cell.values.items())
-    shown = {"cell": name, "parameters": quantity(row["parameters"])}
+    shown = {"cell": name, "parameters": quantity(row["parameters"]), "FLOPs": quantity(row["flops"])}
+    shown |= {"MB of the file": f"{row['file_mb']:.2f}"}
     for batch, measured in row.items():
-        if batch == "parameters":
+        if not batch.isdigit():
             continue
         shown |= {f"ms, batch {batch}": f"{measured['ms']:.3f}", f"MB, batch {batch}": f"{measured['mb']:.1f}"}
     return shown

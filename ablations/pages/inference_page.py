@@ -7,28 +7,33 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from ablations.core import store
 from ablations.core.formatting import (
     Entry,
     Sheet,
+    cell_text,
     comma_separated,
     fixed,
     markdown,
+    mean_text,
     path_text,
     places,
     quantity,
     value_text,
 )
-from ablations.core.statistics import mean_interval
-from ablations.figures.style import OKABE_ITO, STYLE, blank, keyed, save, shown, titles
+from ablations.core.statistics import Interval, mean_interval
+from ablations.figures.style import FAINT, OKABE_ITO, STYLE, blank, keyed, save, shown, titles
+from ablations.measurements import pareto
 from ablations.measurements.measurements import Measurements
 from ablations.running import inference
 from ablations.schema.cell import Cell
 from lightning_modules import files
 
-_CAPTION = "Score, or parameters, over the time of a forward pass"
+_CAPTION = "Score over parameters, FLOPs, file size and time, with the Pareto front"
+_COLUMNS = 3  # of panels
+_DOMINATED = "#b0b0b0"
 
 
 def publish(known: Measurements, folder: Path) -> dict[str, Path]:
@@ -43,7 +48,7 @@ def publish(known: Measurements, folder: Path) -> dict[str, Path]:
     if not measured:
         return {}
     try:
-        reading, everything = sheets(known.cells, measured)
+        reading, everything = sheets(known, measured)
         drawn = figure(known, measured)
     except (LookupError, TypeError, ValueError, AttributeError) as error:  # another program wrote it
         raise inference.no_measurements(folder, error) from error
@@ -69,37 +74,55 @@ def part(folder: Path) -> list[str]:
     ]
 
 
-def sheets(cells: Sequence[Cell], measured: Sequence[Mapping[str, Any]]) -> tuple[Sheet, Sheet]:
-    """The table to read and the table of every number: one row per cell and device."""
+def sheets(known: Measurements, measured: Sequence[Mapping[str, Any]]) -> tuple[Sheet, Sheet]:
+    """The table to read and the table of every number: one row per cell and device.
+
+    Where some cell has a score, the table to read has it, and on the front of which costs a cell is.
+    """
+    cells, main = known.cells, known.grid.metrics[0]
     paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
-    batches = inference.batches(measured)
-    headings = [*map(path_text, paths), "encoder parameters"]
+    batches, score = inference.batches(measured), pareto.scores(known, main.name)
+    headings = [*map(path_text, paths), "encoder parameters", "FLOPs", "MB of the file"]
     headings += [f"{what}, batch of {batch}" for batch in batches for what in ("ms per pass", "peak MB")]
-    every = ["cell", *paths, "device", "threads", "length", "parameters"]
+    every = ["cell", *paths, "device", "threads", "length", "parameters", "flops", "file mb"]
     every += [f"{what}, batch {b}" for b in batches for what in ("ms", "ms low", "ms high", "peak MB")]
     reading: list[list[Entry]] = []
     numbers: list[list[Entry]] = []
     for device in measured:
         device_text = f"{device['device']}{_threads(device)}"
+        fronts = {cost.name: pareto.front(cost.of, score, main.better) for cost in pareto.costs([device], batches)}
         for cell in _by_size(cells, [device]):
             row = device["cells"][cell.label]
             named: list[Entry] = [
                 value_text(path, cell.values[path]) if path in cell.values else None for path in paths
             ]
             by_batch = [row[str(batch)] for batch in batches]
+            on = [_brief(name) for name, labels in fronts.items() if cell.label in labels]
+            scored = (
+                [mean_text(score[cell.label]), ", ".join(on) or "none"] if cell.label in score else ["no record", ""]
+            )
             reading.append([
-                *named, quantity(row["parameters"]),
+                *named, *(scored if score else []),
+                quantity(row["parameters"]), quantity(row["flops"]), f"{row['file_mb']:.2f}",
                 *(text for b in by_batch for text in (_milliseconds(b), f"{b['mb']:.1f}")),
                 *([device_text] if len(measured) > 1 else []),
             ])  # fmt: skip
             raw: list[Entry] = [str(cell.values[path]) if path in cell.values else None for path in paths]
             numbers.append([
                 cell.label, *raw, device["device"], device["threads"], device["length"], row["parameters"],
-                *(b[name] for b in by_batch for name in ("ms", "low", "high", "mb")),
+                row["flops"], row["file_mb"], *(b[name] for b in by_batch for name in ("ms", "low", "high", "mb")),
             ])  # fmt: skip
+    if score:
+        headings[len(paths) : len(paths)] = [main.label or main.name, "on the front of"]
     if len(measured) > 1:
         headings.append("device")
-    return Sheet(headings, reading, left=len(paths), notes=_notes(measured)), Sheet(every, numbers)
+    return Sheet(headings, reading, left=len(paths), notes=_notes(known, measured, score)), Sheet(every, numbers)
+
+
+def _brief(name: str) -> str:
+    """A cost in a word or two; of times all but the machine, which a row names."""
+    short = {pareto.PARAMETERS: "parameters", pareto.FLOPS: "FLOPs", pareto.FILE: "file"}
+    return short.get(name) or ", ".join(name.split(", ")[:2])
 
 
 def _by_size(cells: Sequence[Cell], measured: Sequence[Mapping[str, Any]]) -> list[Cell]:
@@ -118,7 +141,7 @@ def _threads(device: Mapping[str, Any]) -> str:
     return "" if count is None else f", {count} thread{'s' * (count > 1)}"
 
 
-def _notes(measured: Sequence[Mapping[str, Any]]) -> list[str]:
+def _notes(known: Measurements, measured: Sequence[Mapping[str, Any]], score: Mapping[str, Interval]) -> list[str]:
     devices = "; ".join(
         f"{device['device']}{_threads(device)}, torch {device['torch']}, {device['length']} positions, "
         f"{device['turns']} turns, {'processor time of the one thread' if device['clock'] == 'cpu' else 'wall time'}, "
@@ -127,50 +150,86 @@ def _notes(measured: Sequence[Mapping[str, Any]]) -> list[str]:
     )
     headless = any(device.get("heads_removed") for device in measured)
     missing = "Heads that a cell removes are missing, spread evenly over the layers. " if headless else ""
-    return [
-        f"Measured on {devices}. One forward pass of the encoder without a head, fp32, random weights, no padding. "
-        "Median over turns with the quartiles in brackets. Each turn times all models one after another. "
-        "Peak MB: 10^6 bytes of weights and tensors together, by torch's allocator. Another machine gives other "
-        f"numbers. {missing}No verdict depends on them."
+    notes = [
+        f"Measured on {devices}. One forward pass of the encoder without a head, fp32 unless a cell says int8, random "
+        "weights, no padding. Median over turns with the quartiles in brackets. Each turn times all models one after "
+        "another. FLOPs: of the matrix products for a sequence. MB of the file: 10^6 bytes of the weights as torch "
+        "saves them, zeros included. Peak MB: 10^6 bytes of weights and tensors together, by torch's allocator. "
+        f"Another machine gives other numbers. {missing}No verdict depends on them."
     ]
+    if not score:
+        return notes
+    unscored = [cell_text(cell.values) for cell in known.cells if cell.label not in score]
+    notes.append(
+        "On the front of a cost: no other model with a record costs no more and scores as well or better. Means decide "
+        "it, so two whose intervals overlap may change places."
+    )
+    absent = f"Not compared, without a finished run: {'; '.join(unscored)}."
+    return [*notes, absent] if unscored else notes
 
 
 def figure(known: Measurements, measured: Sequence[Mapping[str, Any]]) -> Figure:
-    """The grid's main metric over the milliseconds per pass: a panel per batch size, a row of panels per device.
+    """The grid's main metric over each cost, with the Pareto front: a panel per cost, dominated cells in grey.
 
-    While some cell has no finished run, the y axis shows the encoder's parameters instead.
+    Cells without a finished run are listed in grey and have no point. While no cell has one, the y axis shows the
+    encoder's parameters instead.
     """
-    cells, batches = _by_size(known.cells, measured), inference.batches(measured)
-    main = known.grid.metrics[0]
-    scores = {cell.label: mean_interval(list(known.values(cell, main.name).values())) for cell in cells}
-    is_scored = all(interval.mean is not None for interval in scores.values())
-    paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
+    cells, main = _by_size(known.cells, measured), known.grid.metrics[0]
+    shown_cells, score = {cell.label for cell in cells}, pareto.scores(known, main.name)
+    every = pareto.costs(measured, inference.batches(measured))
+    if is_scored := bool(shown_cells & score.keys()):
+        heights = {label: interval for label, interval in score.items() if label in shown_cells}
+        fronts = {cost.name: pareto.front(cost.of, heights, main.better) for cost in every}
+    else:
+        sizes, *every = every
+        heights = {label: mean_interval([float(sizes.of[label])]) for label in shown_cells}
+        fronts = {cost.name: [cell.label for cell in cells] for cost in every}
+    names = {cell.label: ", ".join(value_text(path, value) for path, value in cell.values.items()) for cell in cells}
+    bright = [cell.label for cell in cells if any(cell.label in front for front in fronts.values())]
+    colour = {label: OKABE_ITO[i % len(OKABE_ITO)] for i, label in enumerate(bright)}
+    marker = {label: "o" if i < len(OKABE_ITO) else "s" for i, label in enumerate(bright)}
+    rows, lines = -(-len(every) // _COLUMNS), -(-len(cells) // _COLUMNS)
     with mpl.rc_context(STYLE):
-        drawing = blank(1.6 + 0.2 * -(-len(cells) // 3) + 2.6 * len(measured))
-        key, panels = keyed(drawing, -(-len(cells) // 3) + 1, len(measured), len(batches), sharey=True)
-        for row_of_panels, device in zip(panels, measured, strict=True):
-            for axes, batch in zip(row_of_panels, batches, strict=True):
-                for i, cell in enumerate(cells):
-                    inference_of_cell, colour = device["cells"][cell.label], OKABE_ITO[i % len(OKABE_ITO)]
-                    time, interval = inference_of_cell[str(batch)], scores[cell.label]
-                    y = interval.mean if is_scored else inference_of_cell["parameters"]
-                    spread = [[time["ms"] - time["low"]], [time["high"] - time["ms"]]]
-                    height = interval.half if is_scored else None
-                    marker = "o" if i < len(OKABE_ITO) else "s"
-                    axes.errorbar(
-                        time["ms"], y, _error(height), spread, fmt=marker, ms=6, color=colour, lw=1.2, capsize=2
-                    )
-                _format(axes, batch, is_log=not is_scored)
+        drawing = blank(1.6 + 0.2 * lines + 2.5 * rows)
+        key, grid = keyed(drawing, lines + 1, rows, _COLUMNS, sharey=True)
+        panels = grid.flatten()
+        for axes, cost in zip(panels, every, strict=False):
+            on = fronts[cost.name]
+            if is_scored:
+                steps = [(cost.of[label], _height(heights[label])) for label in on]
+                axes.step(*zip(*steps, strict=True), where="post", color=FAINT, lw=1.0, zorder=1)
+            for label, interval in heights.items():
+                x, is_on = cost.of[label], label in on
+                low, high = cost.spread.get(label, (x, x))
+                spread, half = [[max(0.0, x - low)], [max(0.0, high - x)]], _error(interval.half)
+                look = {"color": colour[label], "zorder": 3} if is_on else {"color": _DOMINATED, "zorder": 2}
+                axes.errorbar(x, _height(interval), half, spread, fmt=marker.get(label, "o"), ms=6, lw=1.2, capsize=2,
+                              **look)  # fmt: skip
+            _format(axes, cost.name, is_log=not is_scored)
+        for axes in panels[len(every) :]:
+            axes.axis("off")
+        for first in grid[:, 0]:
             scored = f"{shown(main.label or main.name)}\n{main.better} is better"
-            row_of_panels[0].set_ylabel(scored if is_scored else "encoder parameters")
-        names = [", ".join(value_text(path, value) for path, value in cell.values.items()) for cell in cells]
-        dots = [key.plot([], [], "o" if i < 7 else "s", color=OKABE_ITO[i % 7])[0] for i in range(len(cells))]
-        heading = shown(", ".join(map(path_text, paths)), 80)
-        key.legend(dots, [shown(n, 30) for n in names], ncols=3, loc="center left", title=heading, alignment="left",
-                   fontsize=9, title_fontsize=9, borderaxespad=0)  # fmt: skip
-        devices = "; ".join(f"{device['device']}{_threads(device)}" for device in measured)
-        titles(drawing, "How long does a forward pass take?", f"{known.grid.name}: {devices}. Bars: quartiles.")
+            first.set_ylabel(scored if is_scored else "encoder parameters")
+        dots = [key.plot([], [], marker.get(label, "o"), color=colour.get(label, _DOMINATED))[0] for label in names]
+        told = [name if label in heights else f"{name} (no run)" for label, name in names.items()]
+        heading = shown(", ".join(map(path_text, dict.fromkeys(path for cell in cells for path in cell.values))), 80)
+        key.legend(dots, [shown(name, 34) for name in told], ncols=_COLUMNS, loc="center left", title=heading,
+                   alignment="left", fontsize=9, title_fontsize=9, borderaxespad=0)  # fmt: skip
+        devices = "; ".join(dict.fromkeys(f"{device['device']}" for device in measured))
+        grey = " Line: the best score for a cost. Grey: another model costs no more and scores as well." * is_scored
+        asked = "Which models are worth their cost?" if is_scored else "How long does a forward pass take?"
+        titles(
+            drawing,
+            asked,
+            f"{known.grid.name}: {devices}. Bars: quartiles of times{', 95 % intervals of scores' * is_scored}.{grey}",
+        )
     return drawing
+
+
+def _height(interval: Interval) -> float:
+    assert interval.mean is not None, "cells without a mean have no score"
+    return interval.mean
 
 
 def _error(half: float | None) -> list[list[float]] | None:
@@ -178,15 +237,13 @@ def _error(half: float | None) -> list[list[float]] | None:
     return None if half is None else [[half], [half]]
 
 
-def _format(axes: Axes, batch: int, *, is_log: bool) -> None:
-    axes.set_xscale("log")
+def _format(axes: Axes, name: str, *, is_log: bool) -> None:
     axes.margins(0.12)
-    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: quantity(value)))
     if is_log:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
         axes.yaxis.set_minor_formatter(NullFormatter())
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: quantity(value)))
-    axes.set_xlabel(f"ms per pass, batch of {batch} (logarithmic)")
+    axes.set_xlabel(name, fontsize=9)

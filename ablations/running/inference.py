@@ -5,6 +5,7 @@ Cells with the same encoder are measured once. Models take turns, so that all se
 and quartiles over turns. No verdict rests on these figures.
 """
 
+import io
 import json
 import platform
 import statistics
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ablations.core import provenance, store
 from ablations.schema.cell import Cell
 from lightning_modules import files
+from lightning_modules.backbones import Transformer
 from lightning_modules.config import ConfigError, Problem, did_you_mean
 
 if TYPE_CHECKING:
@@ -76,20 +78,24 @@ def measure(plan: "Plan", setting: Setting, say: Callable[[str], object] = lambd
     """Measures every cell of a plan at batches of whole sequences of the pretraining's length, fp32.
 
     Heads that a cell removes are missing, the same number in each layer as far as it goes: which ones is no matter of
-    time.
+    time. Where a cell quantises its fine-tunings, the encoder's linear layers are int8, on a CPU alone.
 
     Returns:
         The measurement, ready for JSON: ``device``, ``threads``, ``torch``, ``length``, ``batches`` and ``cells``, a
-        mapping of each cell's label to ``parameters`` of the encoder, and for each batch ``ms`` (median of turns, with
+        mapping of each cell's label to ``parameters`` of the encoder, ``flops`` of its matrix products for a sequence,
+        ``file_mb`` (10^6 bytes of its weights as torch saves them), and for each batch ``ms`` (median of turns, with
         ``low`` and ``high`` quartiles, milliseconds a pass) and ``mb`` (10^6 bytes at the peak, weights included).
 
     Raises:
-        ConfigError: For processor time with several threads or on a GPU.
+        ConfigError: For processor time with several threads or on a GPU, and for int8 on a GPU.
     """
     import torch
 
     if setting.clock == "cpu" and (setting.device, setting.threads) != ("cpu", 1):
         raise ConfigError([Problem("--clock", "processor time needs one thread on a CPU. Allowed here: wall.")])
+    if setting.device != "cpu" and (whole := [cell.label for cell in plan.cells if _quantized(cell)]):
+        text = f"{whole[0]} multiplies in int8, which torch does on a CPU. Allowed: cpu."
+        raise ConfigError([Problem("--device", text)])
     torch.set_num_threads(setting.threads)
     models = _distinct(plan.cells)
     passes = {}
@@ -105,7 +111,8 @@ def measure(plan: "Plan", setting: Setting, say: Callable[[str], object] = lambd
             times[name].append(1e3 * _seconds(forward, setting.seconds, CLOCKS[setting.clock]))
     rows: dict[str, Any] = {}
     for key, cells in models.items():
-        row: dict[str, Any] = {"parameters": _weights(passes[key, setting.batches[0]].model)}
+        first = passes[key, setting.batches[0]]
+        row: dict[str, Any] = {"parameters": first.parameters, "flops": _flops(cells[0]), "file_mb": first.saved / 1e6}
         for batch in setting.batches:
             forward = passes[key, batch]
             low, median, high = _quartiles(times[key, batch])
@@ -123,7 +130,7 @@ def _distinct(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
     for cell in cells:
         system = cell.system
         key = [system.model.resolved().to_dict(), system.data.tokenizer.vocab_size, system.format.sequence_length]
-        key += [_removed(cell)]
+        key += [_removed(cell), _quantized(cell)]
         groups.setdefault(json.dumps(key, sort_keys=True), []).append(cell)
     return groups
 
@@ -134,12 +141,36 @@ def _removed(cell: Cell) -> int:
     return max((removal.removed(cell.system.model.total_heads) for removal in removals if removal), default=0)
 
 
+def _quantized(cell: Cell) -> bool:
+    """Whether its fine-tunings are scored in int8."""
+    return any(run.finetuning.quantization for run in cell.finetunings if run.finetuning)
+
+
+def _flops(cell: Cell) -> float:
+    """FLOPs of the matrix products for a sequence, without those of removed heads; int8 products count as others."""
+    model, length = cell.system.model, cell.system.format.sequence_length
+    whole, removed = model.flops_per_sequence(length), _removed(cell)
+    if not removed:
+        return whole
+    assert isinstance(model, Transformer), "no other model has heads that can be removed"
+    size = model.hidden_size // model.heads
+    uses = model.stacks * model.depth * model.heads / model.total_heads  # layers that have a head, which some share
+    return whole - removed * uses * length * (8 * model.hidden_size * size + 4 * length * size)
+
+
 @dataclass(frozen=True)
 class _Pass:
-    """One forward pass of a model, ready to be repeated."""
+    """One forward pass of a model, ready to be repeated.
+
+    Attributes:
+        model: The encoder.
+        example: What it reads.
+        parameters: The numbers that it has learned, in whichever type they are.
+    """
 
     model: "torch.nn.Module"
     example: "Example"
+    parameters: int
 
     def __call__(self) -> "Tensor":
         """Runs the pass and waits for its end."""
@@ -151,12 +182,21 @@ class _Pass:
                 torch.cuda.synchronize(last.device)
         return last
 
+    @property
+    def saved(self) -> int:
+        """Bytes of its weights as torch saves them."""
+        import torch
+
+        file = io.BytesIO()
+        torch.save(self.model.state_dict(), file)
+        return file.tell()
+
     def peak(self) -> float:
         """The peak of bytes in weights and tensors of the pass, by torch's allocator."""
         import torch
         from torch.profiler import ProfilerActivity, profile
 
-        weights = sum(p.numel() * p.element_size() for p in (*self.model.parameters(), *self.model.buffers()))
+        weights = self.saved
         if next(self.model.parameters()).is_cuda:
             before = torch.cuda.memory_allocated()
             torch.cuda.reset_peak_memory_stats()
@@ -179,6 +219,7 @@ def _pass(cell: Cell, batch: int, device: str) -> _Pass:
     from lightning_modules import languages
     from lightning_modules.batch import Example, Tokens
     from lightning_modules.finetuning.head_pruning import Heads
+    from lightning_modules.finetuning.quantization import Quantized
 
     system = cell.system
     read = {"segment": system.model.segment_types > 0, "language": bool(languages.of(system.model))}
@@ -197,7 +238,10 @@ def _pass(cell: Cell, batch: int, device: str) -> _Pass:
             heads = Heads.of(model)
             in_turn = sorted((place, number) for layer in heads.left for place, number in enumerate(layer))
             heads.remove(number for _, number in in_turn[:count])
-    return _Pass(model, Example.of(tokens).to(device))
+        parameters = sum(parameter.numel() for parameter in model.parameters())
+        if _quantized(cell):
+            model = Quantized(model)
+    return _Pass(model, Example.of(tokens).to(device), parameters)
 
 
 def _seconds(forward: Callable[[], object], least: float, clock: Callable[[], float]) -> float:
@@ -214,10 +258,6 @@ def _quartiles(values: Sequence[float]) -> tuple[float, float, float]:
         return values[0], values[0], values[0]
     low, median, high = statistics.quantiles(values, n=4, method="inclusive")
     return low, median, high
-
-
-def _weights(model: "torch.nn.Module") -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def _machine(setting: Setting) -> dict[str, Any]:

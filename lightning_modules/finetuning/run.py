@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from lightning_modules import cached
+from lightning_modules import cached, languages
 from lightning_modules.backbones import BackboneModule
 from lightning_modules.backbones.new_symbols import ExtendedTable
 from lightning_modules.backbones.shapes import undrawn
@@ -21,6 +21,7 @@ from lightning_modules.files import write_atomically
 from lightning_modules.finetuning.features import FeatureData, FrozenFeatures
 from lightning_modules.finetuning.finetune import TASK, Finetune
 from lightning_modules.finetuning.head_pruning import Heads, attentions, fit_heads, importances, removals
+from lightning_modules.finetuning.quantization import Quantized
 from lightning_modules.finetuning.windows import InWindows
 from lightning_modules.layers.bilstm import BiLSTMOnTop
 from lightning_modules.objectives import Objectives
@@ -34,6 +35,7 @@ from lightning_modules.tasks.reading.text_vectors import READERS
 from lightning_modules.tasks.settings import HeadPruning
 from lightning_modules.tasks.shapes.shape import Head, Scored
 from lightning_modules.tasks.shapes.texts import TextHead, TextInputs
+from lightning_modules.tasks.task import Split
 from lightning_modules.training.checkpoint import resumable
 from lightning_modules.training.execution import ALONE, Execution, compiled
 from lightning_modules.training.loggers import logger
@@ -89,13 +91,28 @@ class FinetuningRun:
                 language_model=self.settings.language_model(system),
                 characters=system.reads_characters,
                 backward=system.reads_backward,
+                languages=self._languages,
             )
         return FeatureData(
             *self._of_data,
             characters=system.reads_characters,
             backward=system.reads_backward,
+            languages=self._languages,
             frozen=self._frozen,
         )
+
+    @property
+    def _languages(self) -> dict[Split, int] | None:
+        """The numbers that the model has for the languages of both splits; None without embeddings of languages.
+
+        A validation part is of the training examples, and in their language.
+        """
+        system, named = self.system, task_named(self.task).languages
+        if not languages.of(system.model) or not named:
+            return None
+        train, dev = named[0], named[0] if self.settings.validation_share else named[1]
+        known = languages.of(system.model)
+        return {"train": known.index(train), "dev": languages.read_as(system.model, system.evaluation, dev)}
 
     @property
     def _of_data(self) -> tuple[Data, Task, FineTuning, int, Encoder | None]:
@@ -153,7 +170,7 @@ class FinetuningRun:
     def masks(self) -> Masks | None:
         """The masks on the encoder's matrices; None without ``weight_pruning``."""
         pruning = self.settings.masking
-        if pruning is None:
+        if pruning is None or self.settings.quantization is not None:  # whose weights have their zeros
             return None
         assert self.mask is not None, "its parents have the mask"
         weights, encoder = _below(load_weights(self.mask), _BACKBONE), self.networks()[0]
@@ -214,7 +231,7 @@ class FinetuningRun:
         """
         settings, system = self.settings, self.system
         fitting.check(system, self.task, settings)
-        if settings.from_scratch and self.weights is not None and settings.removal is None:
+        if settings.from_scratch and self.weights is not None and settings.trains:
             raise ConfigError(
                 [f"finetuning.from_scratch starts from random weights, but {self.weights} is given. Use one of them."]
             )
@@ -239,7 +256,7 @@ class FinetuningRun:
                 table = encoder.embeddings.word
                 assert isinstance(table, nn.Embedding)  # `tasks.fitting` refuses such a layout for clusters of words
                 encoder.embeddings.word = ExtendedTable(table, new)
-        is_tuned = settings.removal is not None or settings.keeps_weights
+        is_tuned = not settings.trains or settings.keeps_weights
         if self.weights is not None and is_tuned:
             _load(backbone, head, load_weights(self.weights))
         elif self.weights is not None:
@@ -289,7 +306,7 @@ class FinetuningRun:
 
 
 def finetuned(run: FinetuningRun, weights: Path) -> tuple[nn.Module, Head]:
-    """The networks of a finished fine-tuning, in evaluation mode.
+    """The networks of a finished fine-tuning, in evaluation mode; quantised if it was.
 
     Args:
         run: The fine-tuning.
@@ -304,6 +321,8 @@ def finetuned(run: FinetuningRun, weights: Path) -> tuple[nn.Module, Head]:
         )
     backbone, head = replace(run, weights=None).networks()
     _load(backbone, head, load_weights(weights))
+    if run.settings.quantization is not None:
+        backbone = Quantized(backbone)
     return backbone.eval(), head.eval()
 
 
@@ -336,7 +355,8 @@ def finetune(
     official format for them.
 
     With ``head_pruning`` nothing is trained: heads of the given weights are removed, and the curve has a point for each
-    round of it. That takes seconds, so an interrupted removal starts again.
+    round of it. That takes seconds, so an interrupted removal starts again. With ``quantization`` the given weights are
+    scored in int8. They are kept as they are, and are rounded again where they are loaded (`finetuned`).
 
     Args:
         run: The fine-tuning.
@@ -357,6 +377,8 @@ def finetune(
     """
     if wrong := list(execution.compiling(run.system.model)):
         raise ConfigError(wrong)
+    if run.settings.quantization is not None:
+        return _quantized(run, folder, on_progress, stop)
     if run.settings.removal is not None:
         return _without_heads(run, run.settings.removal, folder, on_progress, stop)
     checkpoint, module, batches = folder / CHECKPOINT, run.build(), run.data.train_dataloader()
@@ -421,7 +443,7 @@ def _without_heads(
     def importance() -> list[torch.Tensor]:
         nonlocal passes
         passes += 1
-        device, items = lightning.strategy.root_device, data.shown(data.train)
+        device, items = lightning.strategy.root_device, data.shown("train")
         shown = (items.batch(numbers).to(device) for numbers in batches.epoch(0))
         return importances(backbone.to(device).eval(), head.to(device).eval(), shown, items.sizes.shape[1])
 
@@ -444,6 +466,27 @@ def _without_heads(
     }
     layers = {"heads": [float(layer.num_heads) for layer in attentions(backbone)]}
     return Fitted(metrics, curve, layers, scored.kept, cost=cost, execution=executed(data.provenance, module))
+
+
+def _quantized(
+    run: FinetuningRun, folder: Path, on_progress: Callable[[Progress], None], stop: Callable[[], bool]
+) -> Fitted:
+    """Scores the given weights in int8, which computes in fp32 what it does not round."""
+    module, data = run.build(), run.data
+    recorder = Recorder(Course(1, 1, int, "dev.", "fp32"), folder / CHECKPOINT, on_progress, stop, 0.0)
+    keep_weights(module, folder)
+    parameters = sum(p.numel() for p in module.parameters())
+    module.backbone = Quantized(module.backbone)
+    with denormals_as_zero():
+        (scores,) = trainer(recorder, folder, accelerator="cpu").validate(module, data, verbose=False)
+    scored = module.scored
+    assert scored is not None, "all dev examples are scored"
+    _keep_predictions(scored, folder)
+    metrics: dict[str, float | bool] = {_named(name, run.task): value for name, value in scores.items()}
+    metrics |= {f"{run.task}.all_equal": scored.all_equal} | run.simple_methods
+    seconds = recorder.elapsed()
+    cost = {"seconds": seconds, "tokens": 0.0, "flops": 0.0, "tokens_per_second": 0.0, "parameters": float(parameters)}
+    return Fitted(metrics, examples=scored.kept, cost=cost, execution=executed(data.provenance, module))
 
 
 def _keep_predictions(scored: Scored, folder: Path) -> None:

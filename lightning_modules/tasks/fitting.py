@@ -2,12 +2,14 @@
 
 from lightning_modules import languages
 from lightning_modules.batch import RECURRENT_STATES, SOURCE
-from lightning_modules.config import ConfigError, Problem
+from lightning_modules.config import ConfigError, Problem, did_you_mean
 from lightning_modules.system import System
 from lightning_modules.tasks.reading.layout import LAYOUTS
 from lightning_modules.tasks.settings import FineTuning
 from lightning_modules.tasks.shapes.texts import Texts
 from lightning_modules.tasks.table import task_named
+
+_WITHOUT_WEIGHTS = ("learned", "sinusoidal", "rotary", "none")  # positions of which attention has no weights
 
 
 def check(system: System, task: str, settings: FineTuning) -> None:
@@ -35,13 +37,32 @@ def check(system: System, task: str, settings: FineTuning) -> None:
         _backward(system, task, settings),
         _carried(system, settings),
         _headless(system, settings),
+        _quantized(system, settings),
     ]
     found = [Problem(f"finetuning.{path}", text) for path, text in filter(None, wrong)]
-    if named := languages.of(system.model):
-        text = f"{', '.join(named)} have embeddings, and no task names the language of its texts: set it to []"
-        found.append(Problem("model.languages", text))
+    found += [
+        Problem("model.languages", text) for name in (task, settings.first) if name and (text := _foreign(system, name))
+    ]
     if found:
         raise ConfigError(found)
+
+
+def _foreign(system: System, task: str) -> str:
+    """Why a model with embeddings of languages cannot read the texts of a task; empty if it can."""
+    known, named = languages.of(system.model), task_named(task).languages
+    if not known:
+        return ""
+    if not named:
+        return (
+            f"{', '.join(known)} have embeddings, and {task} names no language of its texts: set it to [], or state "
+            f"languages of the task, for example languages=({known[0]!r}, {known[0]!r})"
+        )
+    lacking = [language for language in dict.fromkeys(named) if language not in known]
+    if not lacking:
+        return ""
+    return (
+        f"{', '.join(known)} have embeddings, and {task} has texts in '{lacking[0]}'.{did_you_mean(lacking[0], known)}"
+    )
 
 
 def _layout(task: str, settings: FineTuning) -> tuple[str, str] | None:
@@ -118,7 +139,7 @@ def _headless(system: System, settings: FineTuning) -> tuple[str, str] | None:
             f"removes attention heads, and this model has none: {model.described}. Leave it out, or pretrain with "
             "model.kind transformer"
         )
-    if (positions := model.get("positions")) not in ("learned", "sinusoidal", "rotary", "none"):
+    if (positions := model.get("positions")) not in _WITHOUT_WEIGHTS:
         return "head_pruning", (
             f"removes a head with its weights, and positions {positions} have some for all heads together. Leave it "
             "out, or pretrain with model.positions learned, sinusoidal, rotary or none"
@@ -133,6 +154,17 @@ def _headless(system: System, settings: FineTuning) -> tuple[str, str] | None:
             f"{1 / model.total_heads:.3g} or more"
         )
     return None
+
+
+def _quantized(system: System, settings: FineTuning) -> tuple[str, str] | None:
+    """A packed matrix is no tensor, so it must be used as a whole."""
+    model = system.model
+    if settings.quantization is None or (model.total_heads and model.get("positions") in _WITHOUT_WEIGHTS):
+        return None
+    return "quantization", (
+        "packs whole matrices, and this model uses parts of some: leave it out, or pretrain with model.kind "
+        "transformer and model.positions learned, sinusoidal, rotary or none"
+    )
 
 
 def _in_windows(system: System, task: str, settings: FineTuning) -> tuple[str, str] | None:

@@ -417,6 +417,12 @@ class FineTuning(Settings):
         "Remove weights of the encoder's matrices before the training, and keep them 0 in it. By default all stay.",
         neutral=None,
     )
+    quantization: Literal["int8"] | None = knob(
+        None,
+        "Score the model that the other settings train, without more training, with linear layers of its encoder in "
+        "int8. By default they are fp32. This is dynamic quantisation, on a CPU. Needs a transformer.",
+        neutral=None,
+    )
     clip_norm: float = knob(1.0, "Maximum global gradient norm. No clipping with 0.", neutral=0.0, ge=0)
     precision: Literal["fp32", "bf16"] = knob("bf16", "fp32, or bf16 for bfloat16 autocast over fp32 weights.")
     optimizer: Optimizer = knob(Optimizer(peak_lr=2e-5), "The optimiser. Its moments start from zero.")
@@ -433,6 +439,11 @@ class FineTuning(Settings):
         return self.weight_pruning if self.weight_pruning is not None and self.weight_pruning.share else None
 
     @property
+    def trains(self) -> bool:
+        """Whether steps are made: not where the model of another fine-tuning is changed and scored."""
+        return self.removal is None and self.quantization is None
+
+    @property
     def removal(self) -> HeadPruning | None:
         """The removal of heads; None where all of them stay."""
         return self.head_pruning if self.head_pruning is not None and self.head_pruning.share else None
@@ -440,6 +451,8 @@ class FineTuning(Settings):
     @property
     def parents(self) -> dict[Role, dict[str, Any]]:
         """The descriptions of the runs whose weights a fine-tuning reads (`lightning_modules.parents`)."""
+        if self.quantization is not None:
+            return {"start": {"finetuning.quantization": None}}
         if self.removal is not None:
             return {"start": {"finetuning.head_pruning": None}}
         if self.masking is not None:
@@ -563,6 +576,10 @@ class FineTuning(Settings):
     def _check_frozen(self) -> None:
         if self.features is None:
             return
+        if self.quantization is not None:
+            raise ValueError(
+                "a frozen encoder is not kept, so nothing is quantised. Leave out features or quantization."
+            )
         if self.removal is not None:
             raise ValueError(
                 "head_pruning removes heads of a fine-tuned encoder, and features freeze it. Leave out one of the two."

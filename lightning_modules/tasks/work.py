@@ -15,7 +15,8 @@ def expected_work(system: System, name: str, settings: FineTuning) -> tuple[int,
     """Optimiser steps, approximate positions and FLOPs.
 
     Steps are exact if an item is an example; with ``validation_share`` also only if as many examples are left to train
-    on as are not scored. A removal of heads has none; its positions are those that importances are computed from.
+    on as are not scored. A removal of heads has none; its positions are those that importances are computed from. A
+    quantisation has neither.
 
     Args:
         system: The pretrained system.
@@ -30,8 +31,10 @@ def expected_work(system: System, name: str, settings: FineTuning) -> tuple[int,
     each_epoch = math.ceil(items / settings.batch_size)
     steps = settings.steps or settings.epochs * each_epoch
     passes = steps / each_epoch
-    if settings.removal is not None:
-        steps, passes = 0, settings.removal.passes(system.model.total_heads)
+    if not settings.trains:
+        steps, passes = 0, 0
+    if settings.quantization is None and settings.removal is not None:
+        passes = settings.removal.passes(system.model.total_heads)
     presented = passes * items * shape.rows_of(settings)
     flops = presented * settings.flops_per_sequence(system, length, passes)
     return steps, round(presented * length), flops

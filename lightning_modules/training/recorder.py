@@ -215,6 +215,7 @@ def trainer(
     execution: Execution = ALONE,
     run_id: str = "",
     logger: Logger | None = None,
+    accelerator: Literal["cpu", "cuda"] | None = None,
 ) -> pl.Trainer:
     """The Trainer for a recorder's course; its own files go below ``folder``. All ranks share its steps.
 
@@ -227,6 +228,7 @@ def trainer(
         execution: How it is executed.
         run_id: The training, which its checkpoints name.
         logger: Gets the losses and the rate as often as the recorder reads them; None for no live curve.
+        accelerator: Another choice.
     """
     course = recorder.course
     return pl.Trainer(
@@ -239,7 +241,7 @@ def trainer(
         num_sanity_val_steps=0,
         callbacks=[recorder, RandomState()],
         plugins=[AtomicCheckpoints(execution, run_id), ranks.Processes(execution.devices)],
-        accelerator="cuda" if torch.cuda.is_available() else "cpu",
+        accelerator=accelerator or ("cuda" if torch.cuda.is_available() else "cpu"),
         devices=execution.devices,
         num_nodes=execution.nodes,
         strategy=_strategy(execution),

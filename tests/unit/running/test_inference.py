@@ -5,9 +5,12 @@ from functools import partial
 
 import pytest
 from matplotlib.text import Text
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 from typer.testing import CliRunner
 
 from ablations.commands.cli import app
+from ablations.core.formatting import cell_text
 from ablations.measurements.measurements import Measurements
 from ablations.pages import inference_page
 from ablations.planning import grids
@@ -16,6 +19,7 @@ from ablations.running import inference
 from ablations.running.inference import Setting
 from ablations.schema.record import Record
 from lightning_modules.config import ConfigError
+from lightning_modules.training import masks
 
 QUICK = Setting(turns=2, seconds=0.0)
 
@@ -34,7 +38,7 @@ def made_up(sizes, device="A processor", threads=1, ms=2.0):
     rows = {}
     for n, cell in enumerate(sizes.cells):
         batches = {str(b): {"ms": ms * b * (n + 1), "low": b * 1.0, "high": ms * b * 9, "mb": 3.25} for b in (1, 32)}
-        rows[cell.label] = {"parameters": 1000 * (9 - n), **batches}
+        rows[cell.label] = {"parameters": 1000 * (9 - n), "flops": 1e6 * (n + 1), "file_mb": 0.5 * (9 - n), **batches}
     about = {"device": device, "threads": threads, "turns": 3, "clock": "wall", "torch": "2", "commit": None}
     return {**about, "measured": "2026-01-02T03:04:05+00:00", "length": 32, "cells": rows}
 
@@ -80,7 +84,7 @@ def test_models_without_heads_are_smaller_and_have_the_batches_that_were_asked(t
     counts = {}
     for cell in planned.cells:
         row = found["cells"][cell.label]
-        assert row.keys() == {"parameters", "1", "4", "16"}
+        assert row.keys() == {"parameters", "flops", "file_mb", "1", "4", "16"}
         share = cell.values["finetuning.head_pruning.share"]
         assert counts.setdefault(share, row["parameters"]) == row["parameters"]  # in whichever order
     assert len(set(counts.values())) == 9
@@ -99,7 +103,8 @@ def test_models_without_heads_are_smaller_and_have_the_batches_that_were_asked(t
 def test_devices_show_the_batches_that_all_have(sizes):
     other = made_up(sizes, "A card", None) | {"batches": [32, 64]}
     assert inference.batches([other, made_up(sizes)]) == (32,)
-    assert "batch of 1" not in " ".join(inference_page.sheets(sizes.cells, [other, made_up(sizes)])[0].headings)
+    known = Measurements(sizes.grid, sizes.cells, {})
+    assert "batch of 1" not in " ".join(inference_page.sheets(known, [other, made_up(sizes)])[0].headings)
 
 
 def test_a_second_measurement_replaces_that_of_its_device_alone(sizes, tmp_path):
@@ -133,34 +138,55 @@ def test_the_page_has_a_row_a_cell_the_smallest_first_and_the_same_bytes(sizes, 
 
 def test_two_devices_have_rows_and_panels_of_their_own(sizes, tmp_path):
     both = [made_up(sizes), made_up(sizes, "A card", None)]
-    reading, everything = inference_page.sheets(sizes.cells, both)
+    known = Measurements(sizes.grid, sizes.cells, {})
+    reading, everything = inference_page.sheets(known, both)
     assert len(reading.rows) == len(everything.rows) == 2 * len(sizes.cells)
     assert reading.headings[-1] == "device"
-    assert (
-        len(
-            [
-                axes
-                for axes in inference_page.figure(Measurements(sizes.grid, sizes.cells, {}), both).axes
-                if axes.get_xlabel()
-            ]
-        )
-        == 4
-    )
+    panels = [axes.get_xlabel() for axes in inference_page.figure(known, both).axes if axes.get_xlabel()]
+    assert len(panels) == 2 + 4  # FLOPs and file size, then two batches of two devices; parameters are the y axis
+    assert sum("A card" in name for name in panels) == 2
 
 
 def test_a_cell_that_the_grid_has_lost_is_left_out(sizes):
     some = made_up(sizes)
     del some["cells"][sizes.cells[1].label]
-    assert len(inference_page.sheets(sizes.cells, [some])[0].rows) == len(sizes.cells) - 1
+    known = Measurements(sizes.grid, sizes.cells, {})
+    assert len(inference_page.sheets(known, [some])[0].rows) == len(sizes.cells) - 1
 
 
-@pytest.mark.parametrize("is_done", [True, False])
-def test_the_figure_shows_scores_once_all_cells_have_them(sizes, is_done):
-    records = records_of(sizes.cells if is_done else sizes.cells[1:])
-    figure = inference_page.figure(Measurements(sizes.grid, sizes.cells, records), [made_up(sizes)])
-    shown = "\n".join(text.get_text() for text in figure.findobj(Text))
-    assert ("lower is better" in shown) == is_done
-    assert ("encoder parameters" in shown) != is_done
+@pytest.mark.parametrize("done", [0, 1, None])
+def test_the_figure_shows_scores_and_names_cells_that_have_none(sizes, done):
+    known = Measurements(sizes.grid, sizes.cells, records_of(sizes.cells[:done]))
+    shown = "\n".join(text.get_text() for text in inference_page.figure(known, [made_up(sizes)]).findobj(Text))
+    assert ("lower is better" in shown) == (done != 0)
+    assert ("encoder parameters" in shown) == (done == 0)
+    assert shown.count("(no run)") == {0: 0, 1: len(sizes.cells) - 1, None: 0}[done]
+    table = inference_page.sheets(known, [made_up(sizes)])[0]
+    assert sum("no record" in row for row in table.rows) == {0: 0, 1: len(sizes.cells) - 1, None: 0}[done]
+    assert (cell_text(sizes.cells[1].values) in " ".join(table.notes)) == (done == 1)
+
+
+def test_flops_are_those_of_the_matrix_products_that_are_made():
+    for planned in (plan(grids.read("head_pruning"), "smoke"), plan(grids.read("small_models"), "smoke")):
+        for cell in planned.cells:
+            forward = inference._pass(cell, 1, "cpu")
+            if not inference._quantized(cell):  # packed products are not counted by torch
+                with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counted:
+                    forward()
+                assert inference._flops(cell) == counted.get_total_flops()
+
+
+def test_int8_has_as_many_flops_and_parameters_and_a_smaller_file(tmp_path):
+    planned = plan(grids.read("small_models"), "smoke")
+    rows = inference.measure(planned, Setting(turns=2, seconds=0.0, batches=(1,)))["cells"]
+    whole, rounded = rows["BERT"], rows["int8"]
+    assert (rounded["flops"], rounded["parameters"]) == (whole["flops"], whole["parameters"])
+    matrices = sum(w.numel() for w in masks.matrices(planned.cells[0].system.model.build(4)).values())
+    saved = 1e6 * (whole["file_mb"] - rounded["file_mb"])
+    assert saved == pytest.approx(3 * matrices, rel=0.15)  # three of four bytes, less what names each packed matrix
+    assert rows["half of the weights"] == whole
+    with pytest.raises(ConfigError, match=r"int8 multiplies in int8.*Allowed: cpu"):
+        inference.measure(planned, Setting(device="cuda"))
 
 
 def test_a_damaged_file_is_named(tmp_path):
