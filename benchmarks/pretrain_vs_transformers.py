@@ -124,8 +124,8 @@ class Turns:
         self.is_ahead, self.began = arguments.device == "cuda", arguments.began
         self.seconds, self.before = [], self.clock()
 
-    def mark(self) -> None:
-        """A step has ended."""
+    def mark(self, size: int = 1) -> None:
+        """A step has ended; its seconds are divided by its size."""
         self.left -= 1
         if self.is_ahead and self.left and not self.began:
             return
@@ -137,7 +137,7 @@ class Turns:
             told["bytes"] = torch.cuda.max_memory_allocated()
         if self.began:
             self.first, self.began = time.time() - self.began, 0.0
-        self.seconds.append(self.clock() - self.before)
+        self.seconds.append((self.clock() - self.before) / size)
         if not self.left:
             seconds = [sum(self.seconds) / self.steps] if self.is_ahead else self.seconds
             print(REPORT + json.dumps({"seconds": seconds, "first": self.first, **told}), flush=True)
@@ -284,9 +284,11 @@ class Side:
 
     Attributes:
         active: All that have not ended.
+        program: What its process executes.
     """
 
     active: ClassVar[list["Side"]] = []
+    program: ClassVar[str] = __file__
 
     def __init__(self, name: str, arguments: argparse.Namespace) -> None:
         chosen = {key: value for key, value in vars(arguments).items() if value not in (None, False)}
@@ -295,7 +297,7 @@ class Side:
         self.name, self.errors = name, arguments.folder / f"{name}.txt"
         with self.errors.open("w") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, __file__, f"--side={name}", *given],
+                [sys.executable, self.program, f"--side={name}", *given],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
             )  # fmt: skip
         self.active.append(self)

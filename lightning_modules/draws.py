@@ -48,6 +48,10 @@ class Draws:
     epoch: np.ndarray
     stream: str = ""
 
+    def of(self, which: np.ndarray) -> "Draws":
+        """The noise of some rows, in this order."""
+        return replace(self, rows=self.rows[which], sample=self.sample[which], epoch=self.epoch[which])
+
     def static(self, copies: int) -> "Draws":
         """The draws of ``copies`` fixed masks per sequence, used in turn: keyed by (sample, epoch mod copies)."""
         return replace(self, stream="static", rows=self.sample * copies + self.epoch % copies)

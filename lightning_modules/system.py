@@ -89,12 +89,23 @@ class System(Settings):
             )
         streams.check(self.model, self.objectives, self.format, self.training, self.evaluation)
         streams.check_rate(self.format, self.schedule)
+        self._check_buckets()
         self.model.check_warm_start(self.training.warm_start)
         if self.training.start:
             self._check_start()
         if self.objectives.taught is not None:
             self._check_teacher(self.objectives.taught)
         return self
+
+    def _check_buckets(self) -> None:
+        """Refuses to sort by length what is drawn by language, or is shown at two lengths."""
+        steps, form = self.training.bucket_steps, self.format.resolved()
+        ways = {"languages": "one_text", "first_share": 0.0}
+        if steps > 1 and (wrong := [name for name in ways if form.get(name) != ways[name]]):
+            other = " and ".join(f"format.{name} to {ways[name]}" for name in wrong)
+            raise ValueError(
+                f"training.bucket_steps {steps} sorts one text of one length: set {other}, or bucket_steps to 1"
+            )
 
     def _check_teacher(self, settings: Distillation) -> None:
         """Checks that the teacher reads what is read here, with the same pieces, and has states as wide."""
@@ -359,6 +370,7 @@ class System(Settings):
             heldout_sequences=self.evaluation.sequences,
             pairing=self.evaluation.pairing,
             by_tokens=self.training.batch_by == "tokens",
+            bucket_steps=self.training.bucket_steps,
             reads=self.objectives.reads,
             words_rate=self.evaluation.rate,
             direction=self.looks,

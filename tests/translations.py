@@ -42,6 +42,7 @@ def tiny_system(corpus: str, **changes: object) -> System:
             "model.max_positions": 32,
             "format.sequence_length": 24,
             "training.batch_size": 4,
+            "training.bucket_steps": 1,
             "training.steps": 6,
             "schedule.warmup_fraction": 0.5,
             "evaluation.sequences": 8,

@@ -47,6 +47,7 @@ from ablations.pages import (
     seed_values,
     tables,
     task_table,
+    translation_table,
     verdict_table,
 )
 from ablations.pages.held_equal import Planned
@@ -62,6 +63,8 @@ _FIRST = ("masking_ratio", "sentence_objective", "embedding_size", "parameter_sh
 _SECTIONS = {
     "claims": "Verdicts",
     "table": "Results",
+    "translations": translation_table.TITLE,
+    "shown": translation_table.SHOWN_TITLE,
     "means": mean_table.TITLE,
     "savings": saving_table.TITLE,
     "tasks": "Task by task",
@@ -117,6 +120,8 @@ def _sheets(measured: Measurements, verdicts: Sequence[Verdict]) -> dict[str, ta
     return {
         "claims": tables.claims(verdicts) if verdicts else None,
         "table": tables.results(measured),
+        "translations": translation_table.scores(measured),
+        "shown": translation_table.shown(measured),
         "means": mean_table.sheets(measured),
         "savings": saving_table.sheets(measured),
         "tasks": task_table.per_task(measured),

@@ -50,6 +50,7 @@ class PretrainingData(pl.LightningDataModule):
         heldout_sequences: Maximum number of held-out sequences.
         pairing: The construction of held-out pairs.
         by_tokens: Whether a step has as many tokens as ``batch_size`` sequences of full length, not so many sequences.
+        bucket_steps: Steps by tokens whose sequences are sorted by length together.
         words_rate: Share of words hidden in `whole_words`.
         direction: In which held-out text is visible there.
         workers: Processes that prepare batches; 0 (in this process) is fastest on a CPU.
@@ -70,6 +71,7 @@ class PretrainingData(pl.LightningDataModule):
     heldout_sequences: int = 1024
     pairing: Pairing = "released"
     by_tokens: bool = False
+    bucket_steps: int = 1
     words_rate: float = 0.15
     direction: Direction = "both"
     workers: int = 0
@@ -118,7 +120,7 @@ class PretrainingData(pl.LightningDataModule):
             both_ways=form.both_ways, drawn=form.row_starts == "drawn",
             lengths_drawn=form.lengths == "drawn",
             drawn_multiple=self._fed.drawn_multiple if form.lengths == "drawn" else 1,
-            language_exponent=form.language_exponent,
+            language_exponent=form.language_exponent, bucket_steps=self.bucket_steps,
         )  # fmt: skip
 
     @property

@@ -255,12 +255,12 @@ class FeatureData(TaskData):
     @cached_property
     def kept_train(self) -> Kept:
         """The training examples and their features."""
-        return Kept(self.shown(self.train), self.frozen)
+        return Kept(self.shown("train"), self.frozen)
 
     @cached_property
     def kept_dev(self) -> Kept:
         """The dev examples and their features."""
-        return Kept(self.shown(self.dev), self.frozen)
+        return Kept(self.shown("dev"), self.frozen)
 
     def train_dataloader(self) -> Batches:
         """The training batches of all epochs, with features."""

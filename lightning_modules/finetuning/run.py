@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from lightning_modules import cached
+from lightning_modules import cached, languages
 from lightning_modules.backbones import BackboneModule
 from lightning_modules.backbones.new_symbols import ExtendedTable
 from lightning_modules.backbones.shapes import undrawn
@@ -35,6 +35,7 @@ from lightning_modules.tasks.reading.text_vectors import READERS
 from lightning_modules.tasks.settings import HeadPruning
 from lightning_modules.tasks.shapes.shape import Head, Scored
 from lightning_modules.tasks.shapes.texts import TextHead, TextInputs
+from lightning_modules.tasks.task import Split
 from lightning_modules.training.checkpoint import resumable
 from lightning_modules.training.execution import ALONE, Execution, compiled
 from lightning_modules.training.loggers import logger
@@ -90,13 +91,28 @@ class FinetuningRun:
                 language_model=self.settings.language_model(system),
                 characters=system.reads_characters,
                 backward=system.reads_backward,
+                languages=self._languages,
             )
         return FeatureData(
             *self._of_data,
             characters=system.reads_characters,
             backward=system.reads_backward,
+            languages=self._languages,
             frozen=self._frozen,
         )
+
+    @property
+    def _languages(self) -> dict[Split, int] | None:
+        """The numbers that the model has for the languages of both splits; None without embeddings of languages.
+
+        A validation part is of the training examples, and in their language.
+        """
+        system, named = self.system, task_named(self.task).languages
+        if not languages.of(system.model) or not named:
+            return None
+        train, dev = named[0], named[0] if self.settings.validation_share else named[1]
+        known = languages.of(system.model)
+        return {"train": known.index(train), "dev": languages.read_as(system.model, system.evaluation, dev)}
 
     @property
     def _of_data(self) -> tuple[Data, Task, FineTuning, int, Encoder | None]:
@@ -427,7 +443,7 @@ def _without_heads(
     def importance() -> list[torch.Tensor]:
         nonlocal passes
         passes += 1
-        device, items = lightning.strategy.root_device, data.shown(data.train)
+        device, items = lightning.strategy.root_device, data.shown("train")
         shown = (items.batch(numbers).to(device) for numbers in batches.epoch(0))
         return importances(backbone.to(device).eval(), head.to(device).eval(), shown, items.sizes.shape[1])
 

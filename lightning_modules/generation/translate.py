@@ -155,30 +155,27 @@ class Translator:
             words = total.shape[2]
             scores, place = total.flatten(1).topk(min(2 * width, width * words), dim=1)
             parent, word = place // words, place % words
-            for row, number in enumerate(left):
-                for rank in range(min(width, scores.shape[1])):
-                    if word[row, rank] == end and scores[row, rank] > float("-inf"):
-                        ended[number] += 1
-                        score = float(scores[row, rank]) / _penalty(length, beam)
-                        if score > best[number].score:
-                            ids = prefix[row * width + int(parent[row, rank]), 1:].tolist()
-                            best[number] = Translation(ids, score)
+            ends = (word[:, :width] == end) & (scores[:, :width] > float("-inf"))
+            for row, rank in ends.nonzero().tolist():
+                number, score = left[row], float(scores[row, rank]) / _penalty(length, beam)
+                ended[number] += 1
+                if score > best[number].score:
+                    ids = prefix[row * width + int(parent[row, rank]), 1:].tolist()
+                    best[number] = Translation(ids, score)
             # prefixes that do not end, the most probable first
             scores = scores.masked_fill(word == end, float("-inf"))
             alive, kept = _top(scores, width)
             parent, word = parent.gather(1, kept), word.gather(1, kept)
             going = [
                 row
-                for row, number in enumerate(left)
-                if ended[number] < width
-                and length < most[row]
-                and float(alive[row, 0]) / _penalty(int(most[row]), beam) > best[number].score
+                for row, (number, last, score) in enumerate(zip(left, most.tolist(), alive[:, 0].tolist(), strict=True))
+                if ended[number] < width and length < last and score / _penalty(last, beam) > best[number].score
             ]
             chosen = torch.tensor(going, dtype=torch.long, device=device)
             which = (chosen[:, None] * width + parent[chosen]).flatten()
             prefix = torch.cat([prefix[which], word[chosen].view(-1, 1)], 1)
             same = len(going) == len(left)
-            if self.cached and going:
+            if self.cached and going and not (same and width == 1):  # then no row has moved
                 carry = carry.rows(which, same_sources=same)
             if not same:
                 source = (chosen[:, None] * width + torch.arange(width, device=device)).flatten()
@@ -207,9 +204,11 @@ class Translator:
         """Log-probabilities without pieces that no target has, and, of what must end, of the end alone."""
         never = [self.vocabulary.pad, self.vocabulary.cls, self.vocabulary.mask]
         logits[:, never] = float("-inf")
-        closed = last.repeat_interleave(len(logits) // len(last))
-        others = torch.arange(logits.shape[1], device=logits.device) != self.vocabulary.sep
-        return logits.masked_fill(closed[:, None] & others, float("-inf"))
+        if last.any():
+            closed = last.repeat_interleave(len(logits) // len(last))
+            others = torch.arange(logits.shape[1], device=logits.device) != self.vocabulary.sep
+            logits = logits.masked_fill(closed[:, None] & others, float("-inf"))
+        return logits
 
 
 def check_translates(system: System, name: str) -> None:

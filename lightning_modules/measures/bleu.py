@@ -70,6 +70,20 @@ def bleu(counts: np.ndarray) -> Any:
     return np.where(missed.all(axis=-1) | (made == 0).any(axis=-1), 0.0, score)
 
 
+def paired_bootstrap(ours: np.ndarray, theirs: np.ndarray, draws: int = 1000) -> np.ndarray:
+    """BLEU of one system minus that of another in each draw of sentences, the same for both (Koehn 2004) ``[draws]``.
+
+    Args:
+        ours: Counts of the same sentences ``[runs n 10]``, whose BLEU is averaged over runs.
+        theirs: The same of the other system.
+        draws: How often as many sentences are drawn with replacement.
+    """
+    size = ours.shape[1]
+    often = np.random.default_rng(0).multinomial(size, np.full(size, 1 / size), size=draws)
+    means = [np.mean([bleu(often @ run) for run in runs], axis=0) for runs in (ours, theirs)]
+    return means[0] - means[1]
+
+
 def chrf(counts: np.ndarray) -> Any:
     """The chrF of texts with these counts, summed over their sentences ``[... 18]`` -> ``[...]``.
 

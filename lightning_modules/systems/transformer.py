@@ -12,7 +12,8 @@ What differs, and what no source says:
 
 * The text of WMT 2014 is not at hand: the corpus is the largest captioned one here, of 29,000 pairs.
 * Pieces are BPE of letters by this project, and five of them are special.
-* A step has 25,000 tokens of each language in the paper. Here it has 50,176 of both: 98 pairs of 256 + 256.
+* A step has 25,000 tokens of each language in the paper. Here it has 50,176 of both: 98 pairs of 256 + 256. Pairs of
+  similar length come together in both (section 5.1), here out of those of 100 steps.
 * Weights are normal with standard deviation d^-1/2, that of the authors' embeddings and of Xavier's for a square
   matrix. Projections of attention have biases, which the authors' code lacks (0.04 million).
 * Sinusoids are interleaved as in the formula of section 3.5; the released code has sines, then cosines.
@@ -54,7 +55,9 @@ TRANSFORMER_BASE = System(
     ),
     optimizer=Optimizer(peak_lr=6.99e-4, beta2=0.98, eps=1e-9, weight_decay=0.0),
     schedule=Schedule(warmup_fraction=_WARMUP / 100_000, decay="inverse_sqrt"),
-    training=Training(steps=100_000, batch_size=98, batch_by="tokens", clip_norm=0.0, precision="fp32"),
+    training=Training(
+        steps=100_000, batch_size=98, batch_by="tokens", bucket_steps=100, clip_norm=0.0, precision="fp32"
+    ),
 )
 
 TRANSFORMER_BIG = TRANSFORMER_BASE.but(

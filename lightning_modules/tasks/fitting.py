@@ -2,7 +2,7 @@
 
 from lightning_modules import languages
 from lightning_modules.batch import RECURRENT_STATES, SOURCE
-from lightning_modules.config import ConfigError, Problem
+from lightning_modules.config import ConfigError, Problem, did_you_mean
 from lightning_modules.system import System
 from lightning_modules.tasks.reading.layout import LAYOUTS
 from lightning_modules.tasks.settings import FineTuning
@@ -41,11 +41,29 @@ def check(system: System, task: str, settings: FineTuning) -> None:
         _quantized(system, settings),
     ]
     found = [Problem(f"finetuning.{path}", text) for path, text in filter(None, wrong)]
-    if named := languages.of(system.model):
-        text = f"{', '.join(named)} have embeddings, and no task names the language of its texts: set it to []"
-        found.append(Problem("model.languages", text))
+    found += [
+        Problem("model.languages", text) for name in (task, settings.first) if name and (text := _foreign(system, name))
+    ]
     if found:
         raise ConfigError(found)
+
+
+def _foreign(system: System, task: str) -> str:
+    """Why a model with embeddings of languages cannot read the texts of a task; empty if it can."""
+    known, named = languages.of(system.model), task_named(task).languages
+    if not known:
+        return ""
+    if not named:
+        return (
+            f"{', '.join(known)} have embeddings, and {task} names no language of its texts: set it to [], or state "
+            f"languages of the task, for example languages=({known[0]!r}, {known[0]!r})"
+        )
+    lacking = [language for language in dict.fromkeys(named) if language not in known]
+    if not lacking:
+        return ""
+    return (
+        f"{', '.join(known)} have embeddings, and {task} has texts in '{lacking[0]}'.{did_you_mean(lacking[0], known)}"
+    )
 
 
 def _layout(task: str, settings: FineTuning) -> tuple[str, str] | None:

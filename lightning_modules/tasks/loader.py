@@ -5,15 +5,17 @@ several batches, each window is sorted by length and cut into batches, and the b
 an epoch may be short; each example is seen once per epoch.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
+import torch
 
 from lightning_modules.batch import Example
+from lightning_modules.data.formats.by_language import TABLE
 from lightning_modules.data.order.resumable import PLAIN, Feeding, Resumable, made_ahead
 from lightning_modules.data.settings import Data
 from lightning_modules.data.store import tokenizer_file
@@ -148,6 +150,28 @@ class Spelt:
         return replace(example, inputs=spelt(example.inputs, self.vocabulary))
 
 
+class InLanguage:
+    """The items of a split with the number of their language, for a model that has embeddings of languages.
+
+    Attributes:
+        inputs: The items.
+        number: That of the language; `NO_LANGUAGE` to leave it out.
+    """
+
+    def __init__(self, inputs: Inputs, number: int) -> None:
+        self.inputs, self.number = inputs, number
+        self.examples, self.sizes = inputs.examples, inputs.sizes
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def batch(self, indices: np.ndarray) -> Example:
+        """The items with these numbers, at every position that of the language."""
+        example = self.inputs.batch(indices)
+        example.inputs.tables[TABLE] = torch.full_like(example.inputs.ids, self.number)
+        return example
+
+
 class WithNeighbours:
     """The items of a split that also ask a language model for the neighbours of all pieces.
 
@@ -180,6 +204,9 @@ class TaskData(pl.LightningDataModule):
         own: The tokenizer of a published checkpoint, which replaces that of ``data``.
         language_model: What the training examples ask beside the task; None for the task alone.
         characters: Whether the model reads words by their characters.
+        backward: Whether it reads texts reversed.
+        languages: Split -> the number that the model has for the language of its texts; None without embeddings of
+            languages.
     """
 
     data: Data
@@ -190,6 +217,7 @@ class TaskData(pl.LightningDataModule):
     language_model: LanguageModel | None = None
     characters: bool = False
     backward: bool = False
+    languages: Mapping[Split, int] | None = None
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -230,9 +258,11 @@ class TaskData(pl.LightningDataModule):
         pieces = pieces.backward(self.settings.max_length - MARKS) if self.backward else pieces
         return self.task.shape.inputs(examples, pieces, self.encoder.vocabulary, self.settings)
 
-    def shown(self, inputs: Inputs) -> Inputs:
-        """The items as the model reads them."""
-        return Spelt(inputs, self.encoder.vocabulary) if self.characters else inputs
+    def shown(self, split: Split) -> Inputs:
+        """The items of a split as the model reads them."""
+        inputs = self.train if split == "train" else self.dev
+        inputs = Spelt(inputs, self.encoder.vocabulary) if self.characters else inputs
+        return InLanguage(inputs, self.languages[split]) if self.languages else inputs
 
     def score(self, outputs: list[np.ndarray]) -> Scored:
         """Scores the outputs of each dev item, in the order of `val_dataloader`."""
@@ -249,11 +279,11 @@ class TaskData(pl.LightningDataModule):
     def train_dataloader(self) -> Batches:
         """The training batches of all epochs."""
         settings, lm = self.settings, self.language_model
-        shown = self.shown(self.train)
+        shown = self.shown("train")
         inputs = shown if lm is None else WithNeighbours(shown, lm)
         feeding = Feeding.of(self.trainer)
         return Batches(inputs, self.seed, settings.epochs, settings.batch_size, settings.steps, feeding)
 
     def val_dataloader(self) -> InOrder:
         """The dev examples."""
-        return InOrder(self.shown(self.dev), self.settings.batch_size, Feeding.of(self.trainer))
+        return InOrder(self.shown("dev"), self.settings.batch_size, Feeding.of(self.trainer))

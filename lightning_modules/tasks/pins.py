@@ -72,7 +72,8 @@ def pin(names: Iterable[str]) -> None:
 
 
 def definition(task: Task) -> dict[str, Any]:
-    """What a row says that acts on numbers and is in no example: its shape, and metrics that records cannot give.
+    """What a row says that acts on numbers and is in no example: its shape, the languages of its texts, and metrics
+    that records cannot give.
 
     Fields of the shape at their default are left out, so that a new one changes no fingerprint. The settings of a row
     are settings of its fine-tunings.
@@ -94,6 +95,7 @@ def definition(task: Task) -> dict[str, Any]:
         except Opaque as reason:
             text = f"the field {field.name} of the shape of the task '{task.name}' holds {reason}"
             raise ConfigError([f"{text}: it identifies runs, so it must be of text, numbers and tuples"]) from None
+    said |= {"languages": list(task.languages)} if task.languages else {}
     return said if task.shape.keeps_answers else said | {"metrics": sorted(task.metrics)}
 
 

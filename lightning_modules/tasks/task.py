@@ -28,6 +28,8 @@ class Task:
         official: Sizes of the published splits, train and dev; None for a split of our own.
         settings: Fine-tuning settings that its examples need, such as the maximum length; grids may override them.
         files: Where its data come from; by default ``rows.origin``, or None for a task made from a corpus.
+        languages: The language of its training texts and that of its dev texts, for models that have embeddings of
+            languages; empty where none is stated.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Task:
     official: tuple[int, int] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     files: Origin | None = None
+    languages: tuple[str, str] | tuple[()] = ()
 
     @property
     def main(self) -> str:

@@ -25,6 +25,14 @@ class Training(Settings):
         "shows more sequences where they are shorter (Liu et al. 2019, section 4.2).",
         neutral="sequences",
     )
+    bucket_steps: int = knob(
+        1,
+        "With batch_by tokens: steps whose sequences are sorted by length together, so that those of a step have "
+        "similar lengths and little padding. The order of these steps is random. With 1 nothing is sorted.",
+        neutral=1,
+        ge=1,
+        le=1 << 16,
+    )
     micro_batch_size: int | None = knob(
         None, "Sequences per forward pass, to save memory. By default the whole batch.", neutral=None, ge=1
     )
@@ -93,6 +101,15 @@ class Training(Settings):
             raise ValueError(
                 "vocabulary remapped takes over the words of another training, and start is empty: name that training "
                 "in start, or set vocabulary to same"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _sorts_rows_of_several_lengths(self) -> Self:
+        if self.bucket_steps > 1 and self.batch_by != "tokens":
+            raise ValueError(
+                f"bucket_steps {self.bucket_steps} sorts sequences by length, and with batch_by {self.batch_by} all "
+                "are padded to the same: set batch_by to tokens, or bucket_steps to 1"
             )
         return self
 

@@ -101,8 +101,16 @@ def test_an_lstm_with_attention_translates_what_one_without_cannot(tmp_path, cor
     assert attending < 0.7 * without
 
 
-def test_pairs_of_several_lengths_have_little_padding(corpus):
-    system = tiny_system(corpus, **{"training.batch_size": 32, "training.micro_batch_size": 8})
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"training.batch_size": 32, "training.micro_batch_size": 8},
+        {"training.batch_size": 2, "training.steps": 24, "training.bucket_steps": 24},
+    ],
+    ids=["micro-batches", "buckets"],
+)
+def test_pairs_of_several_lengths_have_little_padding(corpus, changes):
+    system = tiny_system(corpus, **changes)
     data = system.data_module(0)
     assert isinstance(data.sequences, Translations)
     shown = real = 0
@@ -155,6 +163,11 @@ def test_its_memory_is_known_before_it_runs(corpus):
         ({"model": {"kind": "lstm_encoder_decoder", "direction": "two_way"}}, "model.direction"),
         ({"model": {"kind": "lstm_encoder_decoder"}, "format.kind": "full_sentences"}, "reads a source"),
         ({"model.source_embeddings": "tied"}, "model.source_embeddings"),
+        (
+            {"training.bucket_steps": 4, "training.batch_by": "sequences"},
+            "set batch_by to tokens, or bucket_steps to 1",
+        ),
+        ({"training.bucket_steps": 0}, "training.bucket_steps"),
     ],
 )
 def test_what_does_not_fit_two_sequences_is_refused_by_name(changes, message):

@@ -173,6 +173,7 @@ ROWS = {
     "training.start_layers": None,  # of a deeper start: tests/identities/test_distillation.py
     "training.batch_size": (8, 9),
     "training.batch_by": ("sequences", "tokens"),
+    "training.bucket_steps": (1, 4),
     "training.micro_batch_size": (8, 4),
     "training.warm_start": ((), (1,)),
     "training.start": ({}, {"training.steps": 4}),
@@ -283,6 +284,7 @@ BASES = {
     "schedule.final_ratio": {"schedule.shape": "one_cycle"},
     "schedule.low_beta1": {"schedule.shape": "one_cycle"},
     "schedule.by_length": {**STREAM, "model.max_positions": 48, "format.lengths": "drawn"},
+    "training.bucket_steps": {"training.batch_by": "tokens"},
     "training.warm_start": {"model.num_layers": 2},
     "evaluation.pairs": SENTENCE,
 }

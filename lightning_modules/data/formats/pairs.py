@@ -233,6 +233,11 @@ class PairSequences:
         return a_end - a_start + b_end - b_start + SPECIALS
 
     @property
+    def alike(self) -> np.ndarray:
+        """See `Sequences.alike`."""
+        return self.sizes
+
+    @property
     def fill(self) -> float:
         """The share of positions that are not padding."""
         return float(self.sizes.mean() / self.length)

@@ -49,6 +49,12 @@ class Part:
         return self.whole.sizes[self.chosen]
 
     @property
+    def alike(self) -> np.ndarray:
+        """See `Sequences.alike`."""
+        assert not isinstance(self.whole, InTurn), "`training.bucket_steps` is refused with `format.languages`"
+        return self.whole.alike[self.chosen]
+
+    @property
     def fill(self) -> float:
         """The share of positions that are not padding."""
         return float(self.sizes.mean() / self.length)

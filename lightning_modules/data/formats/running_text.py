@@ -134,6 +134,11 @@ class Sequences:
         return np.diff(self.bounds) + self.documents + 1  # separators stand between documents
 
     @property
+    def alike(self) -> np.ndarray:
+        """A number for each sequence: those with neighbouring numbers have similar lengths ``[sequences]``."""
+        return self.sizes
+
+    @property
     def fill(self) -> float:
         """The share of positions that are not padding."""
         return float(self.sizes.mean() / self.length)

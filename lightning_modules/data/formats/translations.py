@@ -68,6 +68,12 @@ class Translations(Sequences):
         """Positions of each pair that are no padding, special tokens included, on both sides together."""
         return self.bounds[:, 2] - self.bounds[:, 0] + 3
 
+    @property
+    def alike(self) -> np.ndarray:
+        """See `Sequences.alike`: by the target, then by the source, whose length goes up and down in turn."""
+        source, target = np.diff(self.bounds).T
+        return target * 2 * self.length + np.where(target % 2, source, -source)
+
     def batch(self, indices: np.ndarray, length: int | None = None) -> Tokens:
         """The targets of these pairs, with their sources, each side as long as its longest row ``[b t]``."""
         indices = np.asarray(indices, dtype=np.int64)

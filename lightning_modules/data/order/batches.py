@@ -14,7 +14,6 @@ from lightning_modules.data.order.phases import phases
 from lightning_modules.data.order.portions import Portions
 from lightning_modules.data.order.prepare import Prepare, uncorrupted
 from lightning_modules.data.order.resumable import PLAIN, Feeding, Resumable, made_ahead
-from lightning_modules.draws import Draws
 
 _ADDED = {
     "by_tokens": False,
@@ -24,6 +23,7 @@ _ADDED = {
     "lengths_drawn": False,
     "drawn_multiple": 1,
     "language_exponent": 1.0,
+    "bucket_steps": 1,
 }  # later than the first checkpoints, where they are without effect
 
 
@@ -93,7 +93,7 @@ class Batches(Resumable):
         for rank, parts in enumerate(self.portions.divided(sizes, self.world_size)):
             for group, rows in enumerate(parts):
                 length = int(sizes[rows].max()) if self.portions.by_tokens else sequences.length
-                part = _rows(draws, rows)
+                part = draws.of(rows)
                 if isinstance(sequences, Stream) and fresh is not None:
                     going = _going(group, fresh, phase.order.backward, rows)
                     if drawn is None:
@@ -119,10 +119,6 @@ class Batches(Resumable):
         if len(self.phases) > 1:
             numbers["first_sequences"] = len(self.phases[0].sequences)
         return counted | {"world_size": self.world_size, **numbers}
-
-
-def _rows(draws: Draws, rows: np.ndarray) -> Draws:
-    return Draws(draws.seed, draws.rows[rows], draws.sample[rows], draws.epoch[rows])
 
 
 def _going(group: int, fresh: bool, backward: np.ndarray | None, rows: np.ndarray) -> Going:

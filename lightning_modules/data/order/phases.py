@@ -11,7 +11,7 @@ from lightning_modules.data.formats.parts import Arranged
 from lightning_modules.data.formats.stream import Stream
 from lightning_modules.data.order.languages import ByLanguage
 from lightning_modules.data.order.portions import Portions
-from lightning_modules.data.order.shuffled import BySequences, ByTokens, DrawnLengths, Streamed
+from lightning_modules.data.order.shuffled import Bucketed, BySequences, ByTokens, DrawnLengths, Streamed
 from lightning_modules.draws import Draws
 
 
@@ -98,6 +98,9 @@ def _order(arranged: Arranged, portions: Portions, longest: int, before: int) ->
         raise ConfigError(
             [f"the text of {arranged.store.folder} has no sequence of {arranged.length} positions. Add text."]
         )
+    if portions.bucket_steps > 1:
+        sizes, alike = arranged.sizes, arranged.alike
+        return Bucketed(seed, sizes, batch * longest, alike=alike, together=portions.bucket_steps)
     kind, unit = (ByTokens, longest) if portions.by_tokens else (BySequences, 1)
     if not isinstance(arranged, SeveralLanguages):
         return kind(seed, arranged.sizes, batch * unit, before)

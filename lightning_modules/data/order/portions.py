@@ -23,6 +23,7 @@ class Portions:
         lengths_drawn: Whether each step of a stream has a length of its own.
         drawn_multiple: Those lengths are multiples of it.
         language_exponent: Of several languages, the power of the share of tokens by which a step's is drawn.
+        bucket_steps: Steps whose sequences are sorted by length together.
     """
 
     seed: int
@@ -36,6 +37,7 @@ class Portions:
     lengths_drawn: bool = False
     drawn_multiple: int = 1
     language_exponent: float = 1.0
+    bucket_steps: int = 1
 
     def micro_batches(self, world_size: int = 1) -> int:
         """Forward passes per optimiser step on one rank.
@@ -61,7 +63,7 @@ class Portions:
             world_size: Number of ranks.
         """
         if self.by_tokens:
-            groups = _alike(sizes, self.micro_batches(world_size) * world_size)
+            groups = alike(sizes, sizes, self.micro_batches(world_size) * world_size)
             return [groups[rank::world_size] for rank in range(world_size)]
         share = self.batch_size // world_size
         micro = min(self.micro_batch_size or share, share)
@@ -69,9 +71,9 @@ class Portions:
         return [[own[start : start + micro] for start in range(0, share, micro)] for own in ranks]
 
 
-def _alike(sizes: np.ndarray, count: int) -> list[np.ndarray]:
-    """Rows in so many groups, none empty, of similar lengths and about equally many tokens."""
-    rows = np.argsort(sizes, kind="stable")
+def alike(sizes: np.ndarray, by: np.ndarray, count: int) -> list[np.ndarray]:
+    """Rows in so many groups, none empty, of about equally many tokens: the neighbours when sorted ``by`` a number."""
+    rows = np.argsort(by, kind="stable")
     begins = np.cumsum(sizes[rows]) - sizes[rows]
     number = np.arange(count)
     edges = np.searchsorted(begins, number * sizes.sum() / count)

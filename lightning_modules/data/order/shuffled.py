@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lightning_modules.data.formats import lengths
+from lightning_modules.data.order.portions import alike
 from lightning_modules.draws import Draws, permutation
 
 
@@ -49,7 +50,11 @@ class BySequences:
 
     def presented(self, step: int) -> Draws:
         """The sequences that a step presents, and the keys of their noise."""
-        shown = np.arange(self.first(step), self.first(step + 1), dtype=np.int64)
+        return self._between(step, step + 1)
+
+    def _between(self, step: int, end: int) -> Draws:
+        """What steps present, from one to before another."""
+        shown = np.arange(self.first(step), self.first(end), dtype=np.int64)
         epoch, place = np.divmod(shown, len(self.sizes))
         sample = np.empty_like(shown)
         for number in np.unique(epoch).tolist():
@@ -96,6 +101,43 @@ class ByTokens(BySequences):
             sizes = self.sizes[_order(self.seed, epoch, len(self.sizes))]
             self._begins[epoch] = np.cumsum(sizes) - sizes
         return self._begins[epoch]
+
+
+@dataclass(frozen=True, eq=False)
+class Bucketed(ByTokens):
+    """The order of `ByTokens` with steps of similar sequences: several steps are sorted together and divided again.
+
+    The parts have about equally many tokens, and come in random order. So a step has little padding, and all of these
+    steps together show what they would show unsorted.
+
+    Attributes:
+        alike: A number for each sequence: those with neighbouring numbers have similar lengths ``[n]``.
+        together: Steps that are sorted together.
+    """
+
+    alike: np.ndarray = field(kw_only=True)
+    together: int = field(kw_only=True)
+    _pools: dict[int, tuple[Draws, list[np.ndarray]]] = field(default_factory=dict, init=False, repr=False)
+
+    def presented(self, step: int) -> Draws:
+        """See `BySequences.presented`."""
+        pool, number = divmod(step, self.together)
+        if pool not in self._pools:
+            self._pools.clear()
+            draws = self._between(pool * self.together, (pool + 1) * self.together)
+            parts = alike(self.sizes[draws.sample], self.alike[draws.sample], self.together)
+            order = permutation(self.seed, "buckets", pool, self.together)
+            self._pools[pool] = draws, [parts[place] for place in order]
+        draws, parts = self._pools[pool]
+        return draws.of(parts[number])
+
+    def lengths(self, steps: int) -> np.ndarray:
+        """See `BySequences.lengths`."""
+        whole = steps - steps % self.together
+        counts = super().lengths(whole)
+        for step in range(whole, steps):
+            counts += np.bincount(self.sizes[self.presented(step).sample], minlength=len(counts))
+        return counts
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,14 @@ def _numbered(folder: str, config: str) -> Files:
     )  # fmt: skip
 
 
+MNLI_OWN = Held(
+    Files(
+        "mnli", label="gold_label", first="premise", second="hypothesis", identifier="index",
+        train="dev_matched.premise_hypothesis.tsv", within="",
+    ),
+    share=0.2,
+)  # fmt: skip
+
 ROWS = (
     Task(
         name="cola",
@@ -147,14 +155,9 @@ ROWS = (
         source="Williams et al. 2018, A Broad-Coverage Challenge Corpus for Sentence Understanding through Inference",
         shape=Texts(labels=_NLI, pair=True),
         metrics=("accuracy",),
-        rows=Held(
-            Files(
-                "mnli", label="gold_label", first="premise", second="hypothesis", identifier="index",
-                train="dev_matched.premise_hypothesis.tsv", within="",
-            ),
-            share=0.2,
-        ),
+        rows=MNLI_OWN,
         licence="OANC licence, CC BY 3.0 and CC BY-SA 3.0 by genre",
+        languages=("en", "en"),
         own_split="four fifths of the premises of the matched dev set to train, a fiftieth of the official size",
     ),
     Task(

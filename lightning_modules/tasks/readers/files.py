@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import Protocol
 
 from lightning_modules.config import ConfigError
 from lightning_modules.data.corpora import sources
@@ -141,6 +142,19 @@ class Files:
             _log.warning("%s: skipped %d rows without a gold label", hub, skipped)
 
 
+class Reader(Protocol):
+    """A reader of both splits; call it with one."""
+
+    @property
+    def origin(self) -> Origin:
+        """Where the files come from."""
+        ...
+
+    def __call__(self, split: Split) -> Iterator[Row]:
+        """The examples of a split."""
+        ...
+
+
 @dataclass(frozen=True)
 class EachItsOwn:
     """Training and dev examples with a reader each.
@@ -150,7 +164,7 @@ class EachItsOwn:
         dev: Reads the dev examples.
     """
 
-    train: Files
+    train: Reader
     dev: Files
 
     @cached_property

@@ -16,7 +16,7 @@ from lightning_modules.data import InputFormat
 from lightning_modules.data.order.batches import Batches
 from lightning_modules.data.order.phases import phases, real_tokens, shown
 from lightning_modules.data.order.portions import Portions
-from lightning_modules.data.order.shuffled import BySequences, ByTokens
+from lightning_modules.data.order.shuffled import Bucketed, BySequences, ByTokens
 from lightning_modules.objectives import MaskedLM, Masking
 from tests.unit.data.test_formats import make_store
 from tests.unit.data.test_loader import hide, samples, seen
@@ -63,6 +63,34 @@ def test_steps_by_tokens_are_equal_and_every_sequence_comes_once_an_epoch(sizes,
     assert order.lengths(steps).tolist() == np.bincount(sizes[sample], minlength=sizes.max() + 1).tolist()
 
 
+@given(sizes=SIZES, batch=st.integers(1, 9), pools=st.integers(1, 3), together=st.integers(2, 5))
+def test_steps_that_are_sorted_together_show_what_they_show_unsorted(sizes, batch, pools, together):
+    steps = pools * together
+    plain = ByTokens(1, sizes, batch * LONGEST)
+    order = Bucketed(1, sizes, batch * LONGEST, alike=sizes, together=together)
+    every = [order.presented(step) for step in reversed(range(steps))][::-1]
+    for pool in range(pools):
+        own = np.concatenate([draws.rows for draws in every[pool * together : (pool + 1) * together]])
+        wanted = [plain.presented(step).rows for step in range(pool * together, (pool + 1) * together)]
+        assert sorted(own.tolist()) == np.concatenate(wanted).tolist()
+    by_row = dict(zip(*(values.tolist() for values in every_presentation(plain, steps)[:2]), strict=True))
+    assert all(by_row[row] == sample for draws in every for row, sample in zip(draws.rows, draws.sample, strict=True))
+    assert min(len(draws.rows) for draws in every) > 0
+    for end in range(steps + 1):
+        shown = np.concatenate([np.zeros(0, int), *(draws.sample for draws in every[:end])])
+        assert order.lengths(end).tolist() == np.bincount(sizes[shown], minlength=sizes.max() + 1).tolist()
+
+
+def test_steps_that_are_sorted_together_are_alike_equal_and_in_random_order():
+    sizes = np.random.default_rng(0).integers(3, 60, 4_000)
+    order = Bucketed(1, sizes, 400, alike=sizes, together=50)
+    steps = [sizes[order.presented(step).sample] for step in range(50)]
+    assert max(rows.max() - rows.min() for rows in steps) < 12
+    assert max(abs(rows.sum() - 400) for rows in steps) < 2 * 60
+    shortest = [rows.min() for rows in steps]
+    assert abs(np.corrcoef(shortest, range(50))[0, 1]) < 0.5
+
+
 def test_full_sequences_make_steps_of_equally_many_sequences():
     full = np.full(17, LONGEST)
     by_tokens, by_sequences = ByTokens(3, full, 4 * LONGEST), BySequences(3, full, 4)
@@ -106,7 +134,9 @@ def shorter(text):
 
 
 BY_TOKENS = Portions(3, 8, 5, micro_batch_size=4, by_tokens=True)
+BUCKETED = replace(BY_TOKENS, bucket_steps=2)
 CURRICULUM = Portions(3, 8, 5, micro_batch_size=4, first_steps=3)
+EACH = [BY_TOKENS, BUCKETED, CURRICULUM, replace(CURRICULUM, by_tokens=True)]
 
 
 def loader(sequences, shorter, portions, **options):
@@ -126,7 +156,7 @@ def contents(examples):
     return sorted(rows)
 
 
-@pytest.mark.parametrize("portions", [BY_TOKENS, CURRICULUM, replace(CURRICULUM, by_tokens=True)])
+@pytest.mark.parametrize("portions", EACH)
 @pytest.mark.parametrize("world", [1, 2, 4])
 @pytest.mark.parametrize("micro", [None, 1, 2])
 def test_ranks_and_micro_batches_divide_one_batch(sequences, shorter, portions, world, micro):
@@ -143,7 +173,7 @@ def test_ranks_and_micro_batches_divide_one_batch(sequences, shorter, portions, 
         assert example.counts == {"mlm": example.targets["mlm"].count()}
 
 
-@pytest.mark.parametrize("portions", [BY_TOKENS, CURRICULUM, replace(CURRICULUM, by_tokens=True)])
+@pytest.mark.parametrize("portions", EACH)
 @pytest.mark.parametrize("position", range(11))
 def test_resuming_anywhere_in_either_phase_goes_on_exactly(sequences, shorter, portions, position):
     straight = loader(sequences, shorter, portions)
@@ -197,7 +227,7 @@ def test_the_first_steps_show_the_shorter_text_and_no_noise_comes_twice(sequence
     assert order[24:] == full, "the full text begins anew"
 
 
-@pytest.mark.parametrize("portions", [Portions(3, 8, 5), BY_TOKENS, CURRICULUM, replace(CURRICULUM, by_tokens=True)])
+@pytest.mark.parametrize("portions", [Portions(3, 8, 5), *EACH])
 def test_what_is_counted_is_what_was_shown(sequences, shorter, portions):
     made = phases(sequences, portions, shorter if portions.first_steps else None)
     for steps in range(6):
@@ -217,7 +247,12 @@ def test_the_first_steps_by_tokens_show_as_many_tokens_as_the_others(sequences, 
 
 def test_a_position_of_another_curriculum_is_refused(sequences, shorter):
     state = loader(sequences, shorter, CURRICULUM).state_dict()
-    for other in (replace(CURRICULUM, first_steps=2), replace(CURRICULUM, by_tokens=True), Portions(3, 8, 5, 4)):
+    for other in (
+        replace(CURRICULUM, first_steps=2),
+        replace(CURRICULUM, by_tokens=True),
+        Portions(3, 8, 5, 4),
+        BUCKETED,
+    ):
         with pytest.raises(ConfigError, match="data position"):
             loader(sequences, shorter, other).load_state_dict(state)
 

@@ -69,6 +69,19 @@ def test_what_sentences_add_has_the_mean_and_the_spread_of_a_bootstrap(text, met
     assert each.std() / number**0.5 == pytest.approx(score(draws @ counts).std(), rel=0.1)
 
 
+def test_a_paired_bootstrap_is_of_the_same_sentences_in_both_systems(text):
+    counts = bleu.counts(*text).bleu
+    worse = bleu.counts([line.rpartition(" ")[0] for line in text[0]], text[1]).bleu
+    found = bleu.paired_bootstrap(counts[None], worse[None])
+    whole = bleu.bleu(counts.sum(axis=0)) - bleu.bleu(worse.sum(axis=0))
+    assert found.mean() == pytest.approx(whole, rel=0.05)
+    alone = bleu.paired_bootstrap(counts[None], 0 * worse[None] + worse[:1])
+    assert found.std() < alone.std(), "what sentences give both systems alike drops out"
+    assert (bleu.paired_bootstrap(counts[None], counts[None]) == 0).all()
+    several = bleu.paired_bootstrap(np.stack([counts, worse]), worse[None])
+    assert several == pytest.approx(found / 2)
+
+
 def test_case_and_signs_count():
     lines = ["Ein Mann schläft auf der Bank."]
     assert bleu.bleu(bleu.counts(lines, lines).bleu.sum(axis=0)) == pytest.approx(100)
