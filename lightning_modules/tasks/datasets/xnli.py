@@ -6,7 +6,8 @@ A model is fine-tuned on English pairs and tested in another language, as in sec
 """
 
 from lightning_modules.tasks.datasets.glue import MNLI_OWN
-from lightning_modules.tasks.readers.files import EachItsOwn, Files
+from lightning_modules.tasks.readers.files import Files
+from lightning_modules.tasks.readers.own_split import EachItsOwn
 from lightning_modules.tasks.shapes.texts import Texts
 from lightning_modules.tasks.task import Task
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lightning_modules.config import ConfigError
 from lightning_modules.data.corpora import sources
@@ -14,9 +13,6 @@ from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.tasks.reading.lines import MOST_NAMED, Line, objects, refused, table
 from lightning_modules.tasks.shapes.texts import Row
 from lightning_modules.tasks.task import Split
-
-if TYPE_CHECKING:
-    from lightning_modules.tasks.readers.own_split import Held
 
 _log = logging.getLogger(__name__)
 
@@ -143,29 +139,6 @@ class Files:
                 yield Row(row[hub.first] or "", second, str(row[hub.label]), part, place, fault)
         if skipped:
             _log.warning("%s: skipped %d rows without a gold label", hub, skipped)
-
-
-@dataclass(frozen=True)
-class EachItsOwn:
-    """Training and dev examples with a reader each.
-
-    Attributes:
-        train: Reads the training examples.
-        dev: Reads the dev examples.
-    """
-
-    train: "Files | Held"
-    dev: Files
-
-    @cached_property
-    def origin(self) -> Origin:
-        """Where the files of both come from."""
-        dev = self.dev.origin
-        return Origin(dev.what, {"train": self.train.origin.files["train"], "dev": dev.files["dev"]}, dev.hub)
-
-    def __call__(self, split: Split) -> Iterator[Row]:
-        """The examples of a split."""
-        return (self.train if split == "train" else self.dev)(split)
 
 
 def _as_tuple(value: str | tuple[str, ...]) -> tuple[str, ...]:
