@@ -5,8 +5,8 @@ Lightning's Trainer, theirs through `MarianMTModel`, `Trainer` and `DataCollator
 pair of a batch. Both read Multi30k from English to German in fp32, with the same dropout and smoothed labels. A step of
 ours has 2,048 positions that are no padding, and one of theirs 58 pairs, which have as many on average. So times are
 divided by the positions of a step that are no padding. There are two more sides, which sort pairs by length: ours by
-`training.bucket_steps`, theirs by the Trainer's own grouping by the length of the source. Sides are processes that take turns (see
-`pretrain_vs_transformers`). Reported are medians over steps, the ratio to theirs, and its range over turns.
+`training.bucket_steps`, theirs by the Trainer's own grouping by the length of the source. Sides are processes that take
+turns (see `pretrain_vs_transformers`). Reported are medians over steps, the ratio to theirs, and its range over turns.
 
 Decoding translates 32 sources of 20 pieces to 40 pieces, with keys and values of what was written and without. Both
 write the same text and take turns; reported are medians over rounds. Padding is the share of the positions of a step,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightning_modules.config import ConfigError
-from lightning_modules.data.formats.by_language import SeveralLanguages
+from lightning_modules.data.formats.by_language import InTurn, SeveralLanguages
 from lightning_modules.data.formats.parts import Arranged
 from lightning_modules.data.formats.stream import Stream
 from lightning_modules.data.order.languages import ByLanguage
@@ -99,6 +99,7 @@ def _order(arranged: Arranged, portions: Portions, longest: int, before: int) ->
             [f"the text of {arranged.store.folder} has no sequence of {arranged.length} positions. Add text."]
         )
     if portions.bucket_steps > 1:
+        assert not isinstance(arranged, InTurn), "refused with `format.languages`"
         sizes, alike = arranged.sizes, arranged.alike
         return Bucketed(seed, sizes, batch * longest, alike=alike, together=portions.bucket_steps)
     kind, unit = (ByTokens, longest) if portions.by_tokens else (BySequences, 1)
