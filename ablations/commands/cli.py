@@ -469,7 +469,7 @@ PANELS: dict[str, list[tuple[str, Callable[..., None], str]]] = {
         ("show", show_record, "show masking_ratio --scale laptop"),
         ("claims", claims.claims, "claims --paper albert"),
         ("compare", compare.command, "compare model_depth --equal flops"),
-        ("pick", pick.command, "pick small_models --mb 3 --ms 2"),
+        ("pick", pick.command, "pick small_models --mb 3 --ms 4"),
         ("tables", tables, "tables masking_ratio"),
         ("figures", figures.figures, "figures masking_ratio --format png --for slide"),
         ("published", published.command, "published albert.t4"),

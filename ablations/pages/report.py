@@ -222,6 +222,7 @@ def _page(
     if grid.paper:
         lead.append(f"Published ablation: {markdown_text(grid.paper)}.")
     parts = ["\n\n".join(lead), *(["## About", grid.about] if grid.about else [])]
+    parts += inference_page.part(folder)
     if verdicts:
         alone = [text] if (text := heading.judged(plan)) else []
         unjudged = [] if scales.judges(plan.scale) else [_UNJUDGED]
@@ -242,7 +243,6 @@ def _page(
             parts += [f"## {title}", text]
     tasks = {run.task for cell in plan.cells for run in (*cell.zero_shot, *cell.awaited) if run.task}
     parts += checkpoint_table.part(plan.grid, plan.scale, folder, tasks)
-    parts += inference_page.part(folder)
     parts += [
         "## What is held equal",
         held_equal.lines(plan),

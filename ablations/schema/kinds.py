@@ -194,11 +194,13 @@ def _check_task(task: str) -> None:
 def _settled_finetuning(run: Made) -> dict[str, FineTuning | None]:
     """With settings for some shapes of tasks only where they act, and without those that say a default.
 
-    These are a reader that would be chosen anyway, and a transfer of all layers.
+    These are a reader that would be chosen anyway, a transfer of all layers, and the name of the task itself.
     """
     tuning, model = run.finetuning, run.system.model
     if tuning is not None and tuning.layers_transferred == model.depth:
         tuning = tuning.model_copy(update={"layers_transferred": None})
+    if tuning is not None and tuning.masking is not None and tuning.masking.mask_from == run.task:
+        tuning = tuning.but(**{"weight_pruning.mask_from": "task"})
     if tuning is None or all(getattr(tuning, name) == neutral for name, neutral in OF_SOME_SHAPES.items()):
         return {"finetuning": tuning}  # records of tasks that this version lacks stay readable
     settled = task_named(run.task).shape.settled(tuning)

@@ -135,7 +135,10 @@ class Finetune(pl.LightningModule):
     def configure_optimizers(self) -> dict[str, Any]:
         """The optimiser and its schedule."""
         below = _THAWED if self.settings.freezing == "chain_thaw" else 1.0
-        return scheduled(self, self.settings.optimizer, self.settings.schedule, self.steps, below)
+        optimizer, masking = self.settings.optimizer, self.settings.masking
+        if masking is not None:
+            optimizer = optimizer.but(peak_lr=optimizer.peak_lr * masking.rate)
+        return scheduled(self, optimizer, self.settings.schedule, self.steps, below)
 
     def configure_gradient_clipping(
         self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None

@@ -179,7 +179,8 @@ def _retrieved(
     by_layer = found(trained)
     middle, name = by_layer[LAYERS.index("middle")], f"probes.{asked.name}"
     read_as = [languages.read_as(system.model, system.evaluation, one) for one in spoken]
-    key = [system.model.essence(), system.data.tokenizer.vocab_size, seed, NUMERICS, device.type, *digests, *read_as]
+    made = [system.model.essence(), system.data.tokenizer.vocab_size, seed, NUMERICS, device.type]
+    key = [asked.fingerprint(), *made, *digests, *read_as]
     untrained = _kept(question, "random", key, lambda: float(found(initial())[LAYERS.index("middle")].mean()))
     simple = {f"{name}_{method}": score for method, score in simple_methods(question).items()}
     scores = {f"{name}_{layer}": float(each.mean()) for layer, each in zip(LAYERS, by_layer, strict=True)}

@@ -12,7 +12,8 @@ The accuracy is the mean over both directions, and chance is one in as many as t
 that languages share tell much without any model, so that there are three bars, on the same pairs: words and digits,
 n-grams of letters, and lengths.
 
-The layer that counts is the one half-way up, fixed before any was read; the others have scores of their own.
+The layer that counts is the one half-way up, fixed before any was read; the others have scores of their own. In models
+of two to four layers the last one finds more.
 """
 
 import hashlib

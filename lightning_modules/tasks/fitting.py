@@ -27,7 +27,8 @@ def check(system: System, task: str, settings: FineTuning) -> None:
         kind = system.model.get("kind")
         text = f"reads one sequence, and model.kind {kind} reads a source and a target: choose another model"
         raise ConfigError([Problem(f"finetuning.{task}", text)])
-    wrong = [_layout(name, settings) for name in (task, settings.first) if name]
+    other = settings.masking.mask_task if settings.masking else ""
+    wrong = [_layout(name, settings) for name in (task, settings.first, other) if name]
     wrong += [_segments(system, settings), _language_model(system, settings), _transferred(system, settings)]
     wrong += [
         _clustered(system, settings),

@@ -197,10 +197,10 @@ class WeightPruning(Settings):
     share: float = knob(
         0.5, "Share of the weights of attention and feed-forward matrices that is removed. None with 0.", ge=0, lt=1
     )
-    mask_from: Literal["task", "pretraining"] = knob(
+    mask_from: str = knob(
         "task",
-        "Whose smallest weights are removed, all matrices together: the same fine-tuning without pruning, or the "
-        "pretrained model.",
+        "Whose smallest weights are removed, all matrices together. With task it is the same fine-tuning without "
+        "pruning. With pretraining it is the pretrained model. The name of another task is that fine-tuning there.",
     )
     choose: Literal["magnitude", "random"] = knob(
         "magnitude",
@@ -210,6 +210,21 @@ class WeightPruning(Settings):
         "rewound",
         "What the weights that stay start from. Rewound ones are pretrained. Kept ones are those that the mask is made "
         "from, with the head. Redrawn ones are random, as a control.",
+    )
+    rewind_to: int | None = knob(
+        None,
+        "Rewind to the pretraining after so many of its steps, which is trained as a run of its own. By default to its "
+        "end.",
+        neutral=None,
+        ge=1,
+    )
+    rate: float = knob(
+        1.0,
+        "Factor on the learning rate of trainings under a mask. With 1.0, kept weights see the whole schedule again. "
+        "That rewinds the rate. With 0.1 they are trained on gently.",
+        neutral=1.0,
+        gt=0,
+        le=1,
     )
     rounds: int = knob(
         1,
@@ -236,6 +251,10 @@ class WeightPruning(Settings):
             )
         if self.weights == "kept" and self.mask_from == "pretraining":
             raise ValueError("the weights that a mask from pretraining is made from are the pretrained: use rewound")
+        if self.weights == "kept" and self.mask_from != "task":
+            raise ValueError("weights that another task has trained, with its head, cannot be kept: use rewound")
+        if self.rewind_to is not None and self.weights != "rewound":
+            raise ValueError(f"weights {self.weights} are not rewound, so rewind_to has no effect. Leave it out.")
         return self
 
     def resolved(self) -> Self:
@@ -256,10 +275,17 @@ class WeightPruning(Settings):
     def parents(self) -> dict[Role, dict[str, Any]]:
         """The runs whose weights make the mask and are started from."""
         before = {"finetuning.weight_pruning.round": self.number - 1} if self.number > 1 else _UNPRUNED
-        mask = before if self.mask_from == "task" else _PRETRAINED
+        others: dict[str, dict[str, Any]] = {"task": before, "pretraining": _PRETRAINED}
+        mask = others.get(self.mask_from, {"task": self.mask_from, **_UNPRUNED})
         if self.weights == "redrawn":
             return {"mask": mask}
-        return {"start": mask if self.weights == "kept" else _PRETRAINED, "mask": mask}
+        early = {} if self.rewind_to is None else {"training.stop_after": self.rewind_to}
+        return {"start": mask if self.weights == "kept" else _PRETRAINED | early, "mask": mask}
+
+    @property
+    def mask_task(self) -> str:
+        """The other task whose fine-tuning makes the mask; empty without one."""
+        return "" if self.mask_from in ("task", "pretraining") else self.mask_from
 
 
 class FineTuning(Settings):

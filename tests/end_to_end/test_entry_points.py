@@ -48,7 +48,10 @@ def test_listings_come_for_people_and_for_programs(command):
     changes = json.loads(command("diff", "roberta_base", "roberta_large", "--format", "json").output)
     assert {"knob": "model.num_layers", "roberta_base": 12, "roberta_large": 24} in changes
     assert "124,695,129" in command("params", "roberta_base").output
-    assert "mask15_large" in command("systems").output
+    assert {"mask15_large", "xlm"} <= set(command("systems").output.split())
+    assert "model.languages" in command("params", "xlm").output
+    languages = json.loads(command("diff", "bert_base", "xlm", "--format", "json").output)
+    assert {"knob": "model.languages", "bert_base": [], "xlm": ["de", "en", "es", "zh"]} in languages
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ on: 15 phrases ("no .") of SST-2 and 13 pairs of MRPC, most of them turned round
 sentence of a pair may recur, as in the official splits: 279 of the 2,133 scored pairs have one of a training pair.
 """
 
-from lightning_modules.tasks.readers.files import EachItsOwn, Files, Hub
-from lightning_modules.tasks.readers.own_split import DevAndTest, Held, nearest
+from lightning_modules.tasks.readers.files import Files, Hub
+from lightning_modules.tasks.readers.own_split import DevAndTest, EachItsOwn, Held, nearest
 from lightning_modules.tasks.shapes.texts import Texts
 from lightning_modules.tasks.task import Task
 

@@ -6,7 +6,8 @@ A model is fine-tuned on English pairs and tested in another language, as in sec
 """
 
 from lightning_modules.tasks.datasets.glue import MNLI_OWN
-from lightning_modules.tasks.readers.files import EachItsOwn, Files
+from lightning_modules.tasks.readers.files import Files
+from lightning_modules.tasks.readers.own_split import EachItsOwn
 from lightning_modules.tasks.shapes.texts import Texts
 from lightning_modules.tasks.task import Task
 
@@ -21,9 +22,12 @@ def _in(language: str, spoken: str, dev: Files) -> Task:
         shape=Texts(labels=_NLI, pair=True),
         metrics=("accuracy",),
         rows=EachItsOwn(train=MNLI_OWN, dev=dev),
-        licence="CC BY-NC 4.0; its English pairs as mnli_own",
+        licence="CC BY-NC 4.0, and the English pairs that of mnli_own",
         languages=("en", language),
-        own_split=f"the English pairs of mnli_own to train, a fiftieth of the official; official {spoken} test set",
+        own_split=(
+            "the English pairs of mnli_own to train, a fiftieth of the official ones, and the official "
+            f"{spoken} test set"
+        ),
     )
 
 

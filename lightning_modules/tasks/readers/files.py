@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Protocol
 
 from lightning_modules.config import ConfigError
 from lightning_modules.data.corpora import sources
@@ -140,42 +139,6 @@ class Files:
                 yield Row(row[hub.first] or "", second, str(row[hub.label]), part, place, fault)
         if skipped:
             _log.warning("%s: skipped %d rows without a gold label", hub, skipped)
-
-
-class Reader(Protocol):
-    """A reader of both splits; call it with one."""
-
-    @property
-    def origin(self) -> Origin:
-        """Where the files come from."""
-        ...
-
-    def __call__(self, split: Split) -> Iterator[Row]:
-        """The examples of a split."""
-        ...
-
-
-@dataclass(frozen=True)
-class EachItsOwn:
-    """Training and dev examples with a reader each.
-
-    Attributes:
-        train: Reads the training examples.
-        dev: Reads the dev examples.
-    """
-
-    train: Reader
-    dev: Files
-
-    @cached_property
-    def origin(self) -> Origin:
-        """Where the files of both come from."""
-        dev = self.dev.origin
-        return Origin(dev.what, {"train": self.train.origin.files["train"], "dev": dev.files["dev"]}, dev.hub)
-
-    def __call__(self, split: Split) -> Iterator[Row]:
-        """The examples of a split."""
-        return (self.train if split == "train" else self.dev)(split)
 
 
 def _as_tuple(value: str | tuple[str, ...]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.draws import fraction, text_digest
@@ -40,6 +41,29 @@ class Held:
             elif (fraction(row.first) < self.share) == (split == "dev"):
                 rows.append(row)
         yield from sorted(rows, key=lambda row: [text_digest(text or "") for text in row[:3]])
+
+
+@dataclass(frozen=True)
+class EachItsOwn:
+    """Training and dev examples with a reader each.
+
+    Attributes:
+        train: Reads the training examples.
+        dev: Reads the dev examples.
+    """
+
+    train: Files | Held
+    dev: Files
+
+    @cached_property
+    def origin(self) -> Origin:
+        """Where the files of both come from."""
+        dev = self.dev.origin
+        return Origin(dev.what, {"train": self.train.origin.files["train"], "dev": dev.files["dev"]}, dev.hub)
+
+    def __call__(self, split: Split) -> Iterator[Row]:
+        """The examples of a split."""
+        return (self.train if split == "train" else self.dev)(split)
 
 
 @dataclass(frozen=True)

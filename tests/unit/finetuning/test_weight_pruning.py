@@ -170,7 +170,46 @@ def test_the_parents_of_a_round_follow_from_its_settings(tiny):
     assert run(pruned(share=0.6, weights="redrawn")).by_role == {"mask": whole}
     assert run(pruned(share=0.0)).id == whole.id
     others = [{}, {"choose": "random"}, {"weights": "kept"}, {"weights": "redrawn"}, {"mask_from": "pretraining"}]
-    assert len({run(pruned(share=0.6, **other)).id for other in (*others, {"rounds": 2})}) == 6
+    others += [{"rounds": 2}, {"rate": 0.1}, {"rewind_to": 2}]
+    assert len({run(pruned(share=0.6, **other)).id for other in others}) == len(others)
+
+
+def test_a_mask_of_another_task_and_an_early_start_are_runs_of_their_own(tiny, monkeypatch):
+    monkeypatch.setitem(TASKS, "other", toy_task("other"))
+    pretrained = Run.pretraining(tiny, 3, dict.fromkeys(tiny.data.corpora, "text"))
+
+    def run(settings, task="toy"):
+        return Run.finetuning_of(pretrained, task, "print", settings)
+
+    transferred = run(pruned(share=0.6, mask_from="other"))
+    mask = transferred.by_role["mask"]
+    assert (mask.task, mask.finetuning, mask.start) == ("other", SETTINGS, pretrained)
+    assert transferred.by_role["start"] == pretrained
+    assert Run.read(transferred.to_dict()).id == transferred.id
+    assert "other" in transferred.fingerprints
+    own = run(pruned(share=0.6))
+    assert transferred.id != own.id
+    assert run(pruned(share=0.6, mask_from="toy")).id == own.id
+    early = run(pruned(share=0.6, rewind_to=2))
+    assert early.by_role["start"].system == tiny.but(**{"training.stop_after": 2})
+    assert early.by_role["mask"] == own.by_role["mask"]
+    assert run(pruned(share=0.6, rewind_to=tiny.training.steps)).by_role["start"].id == pretrained.id
+
+
+def test_the_rate_under_a_mask_is_a_part_of_the_usual_one(parents):
+    system, start, tuned = parents
+
+    def rate(settings):
+        module = FinetuningRun(system, "toy", settings, 0, start, mask=tuned).build()
+        return module.configure_optimizers()["optimizer"].param_groups[0]["initial_lr"]
+
+    assert rate(pruned(share=0.5, rate=0.1)) == pytest.approx(0.1 * rate(pruned(share=0.5)))
+    assert rate(pruned(share=0.0, rate=0.1)) == rate(SETTINGS)
+
+
+def test_a_task_that_nobody_knows_makes_no_mask(tiny):
+    with pytest.raises(ConfigError, match=r"twoy.*toy"):
+        FinetuningRun(tiny, "toy", pruned(share=0.5, mask_from="twoy"), 0, None).networks()
 
 
 @pytest.mark.parametrize(
@@ -184,6 +223,8 @@ def test_the_parents_of_a_round_follow_from_its_settings(tiny):
         ({"weight_pruning.share": 0.5, "head_pruning.share": 0.5}, "head_pruning"),
         ({"weight_pruning.share": 1.0}, "share"),
         ({"weight_pruning.weights": "rewind"}, "rewound"),
+        ({"weight_pruning.weights": "kept", "weight_pruning.mask_from": "other"}, "another task.*use rewound"),
+        ({"weight_pruning.weights": "kept", "weight_pruning.rewind_to": 5}, "rewind_to has no effect"),
     ],
 )
 def test_what_does_not_fit_together_is_refused_by_name(changes, named):

@@ -24,3 +24,10 @@ def test_a_folder_has_no_place_for(changes):
     assert family_of(SYSTEMS["gpt2"]).name == "gpt2"
     with pytest.raises(ConfigError, match=naming(*changes)):
         family_of(SYSTEMS["gpt2"].but(**{"format.kind": "stream"}, **changes))
+
+
+def test_a_model_of_named_languages_is_no_folder():
+    """XLM's own folders lack the dense layer of this head (`systems.xlm`), and no other family names languages."""
+    with pytest.raises(ConfigError, match=naming("model.languages")):
+        family_of(SYSTEMS["xlm"])
+    assert family_of(SYSTEMS["xlm"].but(**{"model.languages": []})).name == "bert"

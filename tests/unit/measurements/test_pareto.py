@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from ablations.commands.cli import app
-from ablations.core.store import Records
 from ablations.core.statistics import mean_interval
+from ablations.core.store import Records
 from ablations.measurements import pareto
 from ablations.measurements.pareto import Cost, front
 from ablations.planning import grids
