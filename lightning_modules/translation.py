@@ -10,6 +10,7 @@ from lightning_modules.data.corpora.registry import corpus
 from lightning_modules.evaluation import Evaluation
 from lightning_modules.objectives import Objectives
 
+_WITHOUT_SPACES = ("wordpiece", "letter_bpe")  # pieces of which no text follows: words and signs are apart in all
 OF_RUNNING_TEXT = ("pairs", "words", "neighbours", "blocks", "direction", "probes")  # knobs of an evaluation
 
 
@@ -21,6 +22,7 @@ def check(model: Backbone, objectives: Objectives, form: InputFormat, data: Data
     """
     if form.kind == "seq2seq":
         wrong = [*_of_data(data), *_of_evaluation(evaluation), *_of_objectives(objectives)]
+        wrong += _of_translations(data, evaluation)
     else:
         kind = model.get("kind")
         needs = f"model.kind {kind} reads a source, which format.kind {form.kind} does not give: set it to seq2seq"
@@ -41,6 +43,16 @@ def _of_data(data: Data) -> Iterator[str]:
         )
     elif len(directions) > 1:
         yield f"data.corpora {' and '.join(directions.values())} have several directions: name those of one"
+
+
+def _of_translations(data: Data, evaluation: Evaluation) -> Iterator[str]:
+    """BLEU is of detokenised text; made words have no signs between them."""
+    kind, real = data.tokenizer.kind, [name for name in data.corpora if not name.startswith("made-pairs:")]
+    if evaluation.translations and kind in _WITHOUT_SPACES and real:
+        yield (
+            f"evaluation.translations {evaluation.translations} are scored as text, and data.tokenizer.kind {kind} "
+            "does not keep its spaces: set it to byte_bpe or unigram, or evaluation.translations to 0"
+        )
 
 
 def _of_objectives(objectives: Objectives) -> Iterator[str]:

@@ -34,7 +34,7 @@ def tiny_system(corpus: str, **changes: object) -> System:
     return SYSTEMS["transformer_base"].but(
         **{
             "data.corpora": [corpus],
-            "data.tokenizer.vocab_size": 100,
+            "data.tokenizer.vocab_size": 340,
             "model.num_layers": 1,
             "model.hidden_size": 16,
             "model.num_heads": 2,

@@ -11,7 +11,7 @@ section 6.1 still says 41.0.
 What differs, and what no source says:
 
 * The text of WMT 2014 is not at hand: the corpus is the largest captioned one here, of 29,000 pairs.
-* Pieces are BPE of letters by this project, and five of them are special.
+* Pieces are BPE of bytes, which keeps the spaces of a text, and five of them are special.
 * A step has 25,000 tokens of each language in the paper. Here it has 50,176 of both: 98 pairs of 256 + 256. Pairs of
   similar length come together in both (section 5.1), here out of those of 100 steps.
 * Weights are normal with standard deviation d^-1/2, that of the authors' embeddings and of Xavier's for a square
@@ -51,7 +51,7 @@ TRANSFORMER_BASE = System(
     format=InputFormat(kind="seq2seq", sequence_length=256),
     data=Data(
         corpora=("multi30k:en-de",),
-        tokenizer=Tokenizer(kind="letter_bpe", vocab_size=37_000, lowercase=False),
+        tokenizer=Tokenizer(kind="byte_bpe", vocab_size=37_000, lowercase=False),
     ),
     optimizer=Optimizer(peak_lr=6.99e-4, beta2=0.98, eps=1e-9, weight_decay=0.0),
     schedule=Schedule(warmup_fraction=_WARMUP / 100_000, decay="inverse_sqrt"),

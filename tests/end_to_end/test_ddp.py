@@ -11,6 +11,7 @@ from lightning_modules.data.order.batches import Batches
 from lightning_modules.data.order.portions import Portions
 from tests.end_to_end import distributed
 from tests.forking import forked
+from tests.translations import RECURRENT, parallel_text, tiny_system
 
 # Bernoulli masks: the ranks predict unequal numbers of tokens, so a mean of their means would differ.
 BASE = {
@@ -46,9 +47,22 @@ CASES = {
 }  # fmt: skip
 
 
+TRANSLATORS = {  # of pairs of similar length, in micro-batches
+    "an encoder-decoder": {},
+    "LSTMs that translate": {
+        "model": RECURRENT["model"] | {"dropout": 0.0, "embedding_dropout": 0.0},
+        "training.micro_batch_size": 3,
+    },
+}
+
+
 @pytest.fixture
-def systems(tiny):
-    return {name: tiny.but(**BASE).but(**changes) for name, changes in CASES.items()}
+def systems(tiny, tmp_path):
+    corpus = parallel_text(tmp_path / "text")
+    own = {key: value for key, value in BASE.items() if not key.startswith(("objectives.", "format."))}
+    own |= {"training.bucket_steps": 2, "training.batch_size": 12}
+    made = {name: tiny.but(**BASE).but(**changes) for name, changes in CASES.items()}
+    return made | {name: tiny_system(corpus, **own).but(**changes) for name, changes in TRANSLATORS.items()}
 
 
 def _meeting():

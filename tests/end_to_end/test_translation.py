@@ -168,6 +168,11 @@ def test_its_memory_is_known_before_it_runs(corpus):
             "set batch_by to tokens, or bucket_steps to 1",
         ),
         ({"training.bucket_steps": 0}, "training.bucket_steps"),
+        (
+            {"data.tokenizer.kind": "letter_bpe", "evaluation.translations": 4},
+            "data.tokenizer.kind letter_bpe does not keep its spaces",
+        ),
+        ({"data.tokenizer.kind": "wordpiece", "evaluation.translations": 4}, "set it to byte_bpe or unigram"),
     ],
 )
 def test_what_does_not_fit_two_sequences_is_refused_by_name(changes, message):
@@ -187,7 +192,7 @@ def test_text_of_one_language_is_no_parallel_text(tmp_path, shared_cache):
     lines = "".join(f"the cat {n} sees.\n" for n in range(400))
     for language in ("en", "de"):
         (tmp_path / f"a.{language}").write_text(lines)
-    system = tiny_system(f"lines:en-de:{tmp_path}/*", **{"data.tokenizer.vocab_size": 64})
+    system = tiny_system(f"lines:en-de:{tmp_path}/*", **{"data.tokenizer.vocab_size": 280})
     store = system.data_module(0).sequences.store
     with pytest.raises(ConfigError, match="is no parallel text"):
         translations.arrange(replace(store, documents=store.documents[::2]), 24)

@@ -22,7 +22,7 @@ def run(tmp_path, monkeypatch):
     own = tiny_system(corpus).to_dict()
     shown = {
         "data.corpora": [corpus],
-        "data.tokenizer.vocab_size": 100,
+        "data.tokenizer.vocab_size": 340,
         "evaluation.sequences": 8,
         "evaluation.points": 2,
     }
