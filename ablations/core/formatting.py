@@ -86,7 +86,7 @@ def mean_text(interval: "Interval") -> str:
     if interval.half is None:
         return f"{fixed(interval.mean, decimals)} (n = {interval.n})"
     if not interval.half:  # all runs are equal
-        return f"{interval.mean:.4g} ± 0"
+        return f"{quantity(interval.mean) if abs(interval.mean) >= 1e4 else f'{interval.mean:.4g}'} ± 0"
     return f"{fixed(interval.mean, decimals)} ± {fixed(interval.half, decimals)}"
 
 

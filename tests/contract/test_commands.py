@@ -18,7 +18,7 @@ from ablations.core.packs import archive
 from ablations.core.store import Records
 from ablations.inspection import trained
 from ablations.planning import grids
-from ablations.running import packing
+from ablations.running import inference, packing
 from ablations.study import Study
 from lightning_modules.analysis import probes
 from lightning_modules.data.formats.summary import Summary
@@ -75,6 +75,7 @@ CALLS = {
     "note": [RUN, "for the talk"],
     "pack": ["--results", "--output", "depth.tar.xz"],
     "params": ["roberta_base"],
+    "pick": ["masking_ratio", "--scale", "smoke"],
     "plan": ["masking_ratio", "--scale", "smoke"],
     "prepare": ["masking_ratio", "--scale", "smoke", "--seeds", "1"],
     "published": ["albert.t4"],
@@ -107,6 +108,12 @@ def results(tmp_path_factory):
     for place, cell in enumerate(study.resolve().cells):
         for run in cell.runs:
             study.records.put(make_record(run, 4 + 0.1 * place + 0.01 * run.seed, config=run.to_dict()))
+    row = {"parameters": 5, "flops": 7.0, "file_mb": 3.0, "1": {"ms": 2.0, "low": 1.0, "high": 9.0, "mb": 1.0}}
+    cells = {cell.label: row for cell in study.resolve().cells}
+    machine = {"device": "A processor", "threads": 1, "turns": 3, "clock": "wall", "torch": "2", "length": 32}
+    machine |= {"batches": [1], "measured": "2026-01-02T03:04:05+00:00", "cells": cells}
+    study.folder.mkdir(parents=True)
+    inference.keep(study.folder, machine)
     return study.records.folder
 
 

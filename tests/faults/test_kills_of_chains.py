@@ -1,4 +1,4 @@
-"""kill -9 of ULMFiT's stages, averaged SGD, and a distillation with two parents: the bits are those undisturbed."""
+"""kill -9 of ULMFiT's stages, averaged SGD, a distillation with two parents, and rounds of pruning: the same bits."""
 
 import random
 import signal
@@ -115,6 +115,42 @@ scales:
 metrics:
   - {{name: heldout.loss, better: lower, label: "held-out loss (nats)"}}
 """
+PRUNED = """\
+question: Do rounds that are killed end as if they were not?
+base: roberta_base
+set:
+  data.corpora: ["{corpus}"]
+  data.tokenizer.kind: wordpiece
+  data.tokenizer.lowercase: true
+  data.tokenizer.vocab_size: 70
+  model.num_layers: 2
+  model.hidden_size: 16
+  model.num_heads: 2
+  model.max_positions: 32
+  format.sequence_length: 16
+  training.batch_size: 4
+  training.steps: 8
+  training.precision: fp32
+  evaluation.sequences: 8
+  finetuning.weight_pruning.share: 0.6
+  finetuning.weight_pruning.rounds: 3
+  finetuning.train_examples: 64
+  finetuning.epochs: 4
+  finetuning.batch_size: 8
+  finetuning.max_length: 32
+  finetuning.precision: fp32
+axes:
+  ticket: [in rounds]
+variants:
+  ticket: {{in rounds: {{}}}}
+baseline: {{ticket: in rounds}}
+seeds: 1
+tasks: [bigram_shift]
+scales:
+  smoke: {{description: seconds}}
+metrics:
+  - {{name: bigram_shift.accuracy, better: higher, label: accuracy}}
+"""
 
 
 def killed_in(child, checkpoint, after):
@@ -152,4 +188,46 @@ def test_what_is_killed_ends_in_the_same_bits(cached, begin, written, runs):
     assert all(len(story) > MOMENTS for story in attempts(records).values())
     for run_id in contents(reference):
         one, other = (load_file(place.weights(run_id)) for place in (reference, records))
+        assert all(other[name].equal(tensor) for name, tensor in one.items())
+
+
+def test_rounds_of_pruning_with_two_launchers_end_in_the_same_bits(cached, begin):
+    """Kills within each round, of one launcher or of both, and between rounds, as soon as one has its record."""
+    grid = cached / "rounds.yaml"
+    grid.write_text(PRUNED.format(corpus=tiny.text(cached / "corpus", 12)), encoding="utf-8")
+    reference, records, noise = Records(cached / "reference"), Records(cached / "results"), random.Random(SEED)
+    found = plan(grids.read(grid), "smoke", records=reference)
+    execute(found, reference, "inline")
+    (last,) = found.cells[0].finetunings
+    rounds = [last]
+    while (before := rounds[-1].by_role.get("mask")) is not None:
+        rounds.append(before)
+    assert [run.finetuning.masking and run.finetuning.masking.number for run in rounds] == [3, 2, 1, None]
+
+    def two():
+        return [begin("launch", grid, records.folder) for _ in range(2)]
+
+    def killed(children):
+        for child in children:
+            child.kill()
+            child.wait()
+
+    for run in reversed(rounds):
+        checkpoint = records.work_folder(run.id) / CHECKPOINT
+        for victims in (2, 1):
+            pair = two()
+            until(lambda: checkpoint.exists() or records.get(run.id) is not None)
+            time.sleep(noise.uniform(0.0, 0.05))
+            killed(pair[:victims])
+            if victims == 1:  # the other goes on, alone, until the round has its record
+                until(lambda: records.get(run.id) is not None)
+                killed(pair)
+    pair = two()
+    assert [child.wait() for child in pair] == [0, 0], [child.stdout.read() for child in pair]
+    assert len(contents(reference)) == 5
+    assert contents(records) == contents(reference)
+    ended = [sum(line.endswith("done") for line in story) for story in attempts(records).values()]
+    assert max(ended) == 1, "no round was made twice"
+    for run in rounds:
+        one, other = (load_file(place.weights(run.id)) for place in (reference, records))
         assert all(other[name].equal(tensor) for name, tensor in one.items())
