@@ -29,7 +29,7 @@ def test_every_interval_is_computed_again_from_its_row(name):
     sheet = SHEETS[name]
     level, low, high = ends(sheet)
     rows = sheet[sheet["standard error"].notna()]
-    logs = rows["test"].str.contains("logarithms")
+    logs = rows["test"].astype(str).str.contains("logarithms")
     centre = rows["effect"].where(~logs, np.log(rows["effect"].where(logs)))
     found = stats.t.interval(rows[level], rows["df"], centre, rows["standard error"])
     for end, column in zip(found, (low, high), strict=True):

@@ -52,6 +52,7 @@ COMMANDS = {  # command -> its calls
     "answer": [["answer", "RUN", "Who came?", "Ann slept. Bob came."]],
     "published": [["published", "albert.t4"]],
     "params": [["params", "roberta_base"]],
+    "pick": [["pick", "GRID", "--scale", "smoke"]],
     "benchmark inference": [["benchmark", "inference", "GRID", "--scale", "smoke", "--device", "cpu"]],
     "simulate": [["simulate", "--grids", "10", "--results-dir", "UNWRITABLE/new"]],
     "knobs": [["knobs", "alibi"]],

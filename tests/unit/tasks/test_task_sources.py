@@ -10,8 +10,7 @@ import pytest
 from lightning_modules.config import ConfigError
 from lightning_modules.data.corpora.sources import Hub, Origin
 from lightning_modules.tasks import TASKS, fingerprint, pins
-from lightning_modules.tasks.readers import files
-from lightning_modules.tasks.readers.own_split import DevAndTest, Held, Sampled
+from lightning_modules.tasks.readers.own_split import DevAndTest, EachItsOwn, Held, Sampled
 
 MNLI = "index\tgenre\tsentence1\tsentence2\tlabel1\tgold_label\n"
 
@@ -78,14 +77,14 @@ class TestOwnSplits:
         assert self.rows(home, texts) == self.rows(home, texts, order=-1)
 
     def test_only_rows_that_say_so_read_a_test_set(self):
-        tasks = [task for task in TASKS.values() if not isinstance(task.rows, (DevAndTest, Sampled))]
+        tasks = [task for task in TASKS.values() if not isinstance(task.rows, (DevAndTest, Sampled, EachItsOwn))]
         names = [name for task in tasks if task.origin for name in task.origin.every_file]
         assert names
         assert not [name for name in names if "test" in name.rpartition("/")[2] and "latest" not in name]
 
     def test_own_splits_say_so(self):
         own = {
-            name for name, task in TASKS.items() if isinstance(task.rows, (Held, DevAndTest, Sampled, files.EachItsOwn))
+            name for name, task in TASKS.items() if isinstance(task.rows, (Held, DevAndTest, Sampled, EachItsOwn))
         }
         assert own
         assert all(TASKS[name].own_split and not TASKS[name].official for name in own)
