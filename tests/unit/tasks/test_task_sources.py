@@ -83,9 +83,7 @@ class TestOwnSplits:
         assert not [name for name in names if "test" in name.rpartition("/")[2] and "latest" not in name]
 
     def test_own_splits_say_so(self):
-        own = {
-            name for name, task in TASKS.items() if isinstance(task.rows, (Held, DevAndTest, Sampled, EachItsOwn))
-        }
+        own = {name for name, task in TASKS.items() if isinstance(task.rows, (Held, DevAndTest, Sampled, EachItsOwn))}
         assert own
         assert all(TASKS[name].own_split and not TASKS[name].official for name in own)
 
