@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from jaxtyping import Int
@@ -28,18 +28,15 @@ from lightning_modules.layers.carried import Carry
 from lightning_modules.layers.projected_lstm import State
 from lightning_modules.layers.scene import Source
 
-_OF_ONE_SEQUENCE = (
-    "embedding_divisor",
-    "memory_length",
-    "same_length",
-    "segment_relation",
-    "query_stream",
-    "languages",
-)
-
 
 class OfTwoSequences(Settings):
-    """What any decoder with an encoder sets: its direction, and what is the encoder's own."""
+    """What any decoder with an encoder sets: its direction, and what is the encoder's own.
+
+    Attributes:
+        of_one_sequence: Knobs of the layers that such a model does not have.
+    """
+
+    of_one_sequence: ClassVar[tuple[str, ...]]
 
     direction: Literal["left_to_right"] = knob(
         "left_to_right", "That of the decoder, which reads from the left.", neutral="left_to_right"
@@ -54,6 +51,13 @@ class OfTwoSequences(Settings):
         neutral="shared",
     )
 
+    @model_validator(mode="after")
+    def _reads_two_sequences(self) -> Self:
+        fields = type(self).model_fields
+        if wrong := [name for name in self.of_one_sequence if getattr(self, name) != fields[name].default]:
+            raise ValueError(f"{', '.join(wrong)} {'is' if len(wrong) == 1 else 'are'} of models of one sequence")
+        return self
+
 
 class EncoderDecoder(OfTwoSequences, StackSettings):
     """A decoder with the settings of any stack, and an encoder with the same ones.
@@ -61,14 +65,16 @@ class EncoderDecoder(OfTwoSequences, StackSettings):
     ``num_layers`` are those of the decoder. Both sides have the same positions: the same table, if they are learned.
     """
 
-    kind: Literal["encoder_decoder"] = knob("encoder_decoder", "")
+    of_one_sequence = (
+        "embedding_divisor",
+        "memory_length",
+        "same_length",
+        "segment_relation",
+        "query_stream",
+        "languages",
+    )
 
-    @model_validator(mode="after")
-    def _reads_two_sequences(self) -> Self:
-        fields = type(self).model_fields
-        if wrong := [name for name in _OF_ONE_SEQUENCE if getattr(self, name) != fields[name].default]:
-            raise ValueError(f"{', '.join(wrong)} {'is' if len(wrong) == 1 else 'are'} of models of one sequence")
-        return self
+    kind: Literal["encoder_decoder"] = knob("encoder_decoder", "")
 
     def resolved(self) -> Self:
         """See `StackSettings.resolved`; the number of encoder layers is filled in."""

@@ -29,8 +29,6 @@ from lightning_modules.layers.projected_lstm import State
 from lightning_modules.layers.scene import Source
 from lightning_modules.layers.source_attention import SourceAttention
 
-_OF_ONE_SEQUENCE = ("output_size", "cell_size", "characters", "segment_types")
-
 
 class RecurrentEncoderDecoder(OfTwoSequences, RecurrentSettings):
     """A decoder with the settings of any LSTM, and an encoder with the same ones, in both directions.
@@ -39,6 +37,8 @@ class RecurrentEncoderDecoder(OfTwoSequences, RecurrentSettings):
     are as wide. A layer of the decoder begins with the last states of the layer of the encoder at its height, or of the
     highest one where the encoder has fewer.
     """
+
+    of_one_sequence = ("output_size", "cell_size", "characters", "segment_types")
 
     kind: Literal["lstm_encoder_decoder"] = knob("lstm_encoder_decoder", "")
     attention: Literal["dot", "scaled_dot", "general", "additive", "none"] = knob(
@@ -49,10 +49,7 @@ class RecurrentEncoderDecoder(OfTwoSequences, RecurrentSettings):
     )
 
     @model_validator(mode="after")
-    def _reads_two_sequences(self) -> Self:
-        fields = type(self).model_fields
-        if wrong := [name for name in _OF_ONE_SEQUENCE if getattr(self, name) != fields[name].default]:
-            raise ValueError(f"{', '.join(wrong)} {'is' if len(wrong) == 1 else 'are'} of models of one sequence")
+    def _directions_divide(self) -> Self:
         if self.hidden_size % 2:
             raise ValueError(
                 f"hidden_size {self.hidden_size} is not even, and each direction of the encoder has half of it"

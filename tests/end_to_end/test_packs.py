@@ -2,10 +2,12 @@
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from ablations.commands.cli import app
@@ -20,6 +22,7 @@ from lightning_modules.pretraining import fit
 from lightning_modules.training.recorder import CHECKPOINT, Interrupted
 from tests import tiny
 from tests.faults.support import contents
+from tests.translations import parallel_text, tiny_system
 
 KEPT = {"training.kept_as": "bf16"}
 
@@ -54,6 +57,51 @@ def test_a_grid_is_run_where_its_pack_was_unpacked(tmp_path, monkeypatch):
     assert {run_id: path.read_bytes() for run_id, path in kept.items()} == weights
     attempts = {record.id: record.provenance["attempts"] for record in home.all()}
     assert attempts[first.id] == 1  # an interruption is no attempt
+
+
+def test_translators_leave_in_a_pack_with_what_their_scores_are_compared_with(tmp_path, monkeypatch):
+    """The held-out text and the simple methods come from the pack: where it is unpacked there is no parallel text."""
+    own = tiny_system(
+        parallel_text(tmp_path / "text"), **{"evaluation.translations": 4, "evaluation.beam": 2}
+    ).to_dict()
+    shown = {
+        f"{part}.{name}": value for part in ("format", "training", "evaluation") for name, value in own[part].items()
+    }
+    shown |= {
+        "data.corpora": own["data"]["corpora"],
+        "data.tokenizer.vocab_size": own["data"]["tokenizer"]["vocab_size"],
+    }
+    grid = {
+        "question": "Does attention help a tiny translator?",
+        "base": "transformer_base",
+        "set": shown | {"model.num_layers": 1, "model.hidden_size": 16},
+        "axes": {"model": ["transformer", "LSTM"]},
+        "variants": {
+            "model": {
+                "transformer": {"model.num_heads": 2, "model.ffn_size": 32, "model.max_positions": 32},
+                "LSTM": {"model.kind": "lstm_encoder_decoder"},
+            }
+        },
+        "baseline": {"model": "transformer"},
+        "seeds": 1,
+        "scales": {"smoke": {"description": "seconds"}},
+        "metrics": [{"name": "heldout.bleu", "better": "higher", "label": "BLEU"}],
+    }
+    file, here, away = tmp_path / "tongues.yaml", Records(tmp_path / "here"), Records(tmp_path / "away")
+    file.write_text(yaml.safe_dump(grid))
+    execute(plan(grids.read(file), "smoke", records=here), here, "inline")
+    monkeypatch.setattr(provenance, "git", lambda *words: None)
+    monkeypatch.chdir(tmp_path)
+    _call("pack", file, "--scale", "smoke", "--output", "pack.tar.xz", "--results-dir", away.folder)
+    shutil.rmtree(tmp_path / "text")
+    said = _python("unpack.py", "pack.tar.xz", "--into", "there")
+    monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "there" / "cache"))
+    monkeypatch.chdir(tmp_path / "there" / "source")
+    _python(*shlex.split(said.splitlines()[-1])[1:], "--executor", "inline")
+    there = Records(tmp_path / "there" / "source" / "results")
+    wanted = {record.id: record.metrics for record in here.all()}
+    assert {record.id: record.metrics for record in there.all()} == wanted
+    assert all("heldout.bleu_word_by_word" in metrics for metrics in wanted.values())
 
 
 def _begin(run: Run, records: Records) -> None:
