@@ -137,10 +137,19 @@ def _costs(cell: Cell, finished: list[Record]) -> dict[str, float]:
         for name, value in record.cost.items():
             values.setdefault(name, []).append(value)
     costs = {name: float(np.mean(known)) for name, known in values.items()}
+    if "parameters" in costs:
+        costs["parameters"] -= removed_parameters(cell)
     if costs.get("tokens") and "flops" in costs:
         costs["flops a token"] = costs["flops"] / costs["tokens"]
         costs["flops a step"] = costs["flops a token"] * cell.system.tokens_per_step()
     return dict(sorted(costs.items()))
+
+
+def removed_parameters(cell: Cell) -> int:
+    """Parameters that the fine-tunings of a cell remove from its encoder, zeros included."""
+    from lightning_modules.finetuning.removed import removed  # which imports Lightning
+
+    return max((removed(run.system, run.finetuning) for run in cell.finetunings[:1] if run.finetuning), default=0)
 
 
 def _unfinished(measured: Measurements, cell: Cell) -> tuple[str, ...]:

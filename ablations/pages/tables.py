@@ -41,7 +41,14 @@ from ablations.measurements.curves import crossing, curve
 from ablations.measurements.measurements import SILENT, Measurements
 from ablations.measurements.references import counts_all_tokens, heldout_metric, reference, references
 from ablations.measurements.selection import as_printed, baseline_of
-from ablations.measurements.summaries import COSTS, Summary, numbers, planned_metrics, summarise
+from ablations.measurements.summaries import (
+    COSTS,
+    Summary,
+    numbers,
+    planned_metrics,
+    removed_parameters,
+    summarise,
+)
 from ablations.measurements.variances import about
 from ablations.pages import search_report
 from ablations.schema.cell import Cell
@@ -141,6 +148,7 @@ def _reading(
         *_notes(grid, metrics, summaries, published),
         *_on_floors(measured, summaries),
         *_on_all_tokens(measured, metrics),
+        *_on_removed(cells),
         *_on_absent(rows),
     ]
     brief = ["runs", *((compared and [compared.label or compared.name, "minus baseline"]) or []), "not done"]
@@ -157,6 +165,12 @@ def _absent(measured: Measurements, item: Summary, metric: str) -> str:
     of_task = [text for text in item.unfinished if f" on {task}" in text]
     lost = of_task or [text for text in item.unfinished if " on " not in text]
     return lost[0].partition(" (")[0] if lost else NOTHING
+
+
+def _on_removed(cells: Sequence[Cell]) -> list[str]:
+    """What of a model its parameters leave out."""
+    text = "Parameters: those of the pretrained model without what fine-tunings remove, which are zeros or gone."
+    return [text] if any(map(removed_parameters, cells)) else []
 
 
 def _on_absent(rows: Sequence[Sequence[Entry]]) -> list[str]:
