@@ -112,7 +112,9 @@ class FinetuningRun:
             return None
         train, dev = named[0], named[0] if self.settings.validation_share else named[1]
         known = languages.of(system.model)
-        return {"train": known.index(train), "dev": languages.read_as(system.model, system.evaluation, dev)}
+        read = languages.read_as(system.model, system.evaluation, dev)
+        assert read is not None  # for the model has languages
+        return {"train": known.index(train), "dev": read}
 
     @property
     def _of_data(self) -> tuple[Data, Task, FineTuning, int, Encoder | None]:
