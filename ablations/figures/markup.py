@@ -15,14 +15,15 @@ _FONTS = {  # the first, and what stands for it elsewhere
     "DejaVu Sans Mono": "'DejaVu Sans Mono', Menlo, 'Liberation Mono', 'Courier New', monospace",
 }
 _NUMBER, _UPRIGHT = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?"), re.compile(r"rotate\(-?0 [^()]*\)")
+_REFERENCE = re.compile(r"(?<=#)[^#()]+")
 _APART = "\u00a0\u00a0"  # two spaces that stay two
 
 
 def slim(svg: str) -> str:
     """The same picture with fewer bytes.
 
-    Lengths are in hundredths of a point, which also hides how machines round. Metadata, turns by 0 degrees, and groups
-    that only have a name are left out.
+    Lengths are in hundredths of a point, which also hides how machines round. Ids are numbers: matplotlib hashes
+    unrounded lengths. Metadata, turns by 0 degrees, and groups that only have a name are left out.
 
     Args:
         svg: A figure as matplotlib writes it, text as text.
@@ -45,7 +46,21 @@ def slim(svg: str) -> str:
                 parent.insertBefore(element.firstChild, element)
             parent.removeChild(element)
     _drop_blanks(root)
+    _number_ids(root)
     return root.toprettyxml(indent="")
+
+
+def _number_ids(root: minidom.Element) -> None:
+    """Renames ids to ``i1``, ``i2``, … in the order of the elements, with all that refers to them."""
+    elements = root.getElementsByTagName("*")
+    named = [element for element in elements if element.hasAttribute("id")]
+    ids = {element.getAttribute("id"): f"i{number}" for number, element in enumerate(named, 1)}
+    for element in named:
+        element.setAttribute("id", ids[element.getAttribute("id")])
+    for element in elements:
+        for name, value in [*element.attributes.items()]:
+            if "#" in value:
+                element.setAttribute(name, _REFERENCE.sub(lambda found: ids.get(found[0], found[0]), value))
 
 
 def _settle(text: minidom.Element) -> None:

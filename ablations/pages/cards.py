@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ConfigDict
 
+from ablations.core import store
 from lightning_modules.config import ConfigError, Settings, knob, required
 from lightning_modules.files import Refused, read
 
@@ -68,6 +69,21 @@ class _Card(_Part):
     claims: tuple[_Claim, ...] = required("The claims with their verdicts.")
     overridden: str = knob("", "What the study overrides, in words.")
     answer: str = knob("", "The answer in words, as Markdown, where the grid has one.")
+
+
+def write(folder: Path, card: dict[str, Any]) -> Path:
+    """Writes the card of a page. Numbers have ten digits, which hides how machines round."""
+    path = folder / NAME
+    store.write(path, (json.dumps(_ten_digits(card), indent=1, ensure_ascii=False) + "\n").encode())
+    return path
+
+
+def _ten_digits(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _ten_digits(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [_ten_digits(value) for value in data]
+    return float(f"{data:.10g}") if isinstance(data, float) else data
 
 
 def cards(results_dir: Path) -> Iterator[tuple[Path, dict[str, Any]]]:

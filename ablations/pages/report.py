@@ -112,8 +112,7 @@ def publish(plan: Planned, measured: Measurements, folder: Path) -> dict[str, Pa
     page = folder / "README.md"
     shown = {name: sheets[0] for name, sheets in made.items() if sheets and name != "claims"}
     store.write(page, _page(plan, measured, folder, shown, verdicts).encode())
-    card = folder / cards.NAME
-    store.write(card, (json.dumps(_card(plan, measured, verdicts), indent=1, ensure_ascii=False) + "\n").encode())
+    card = cards.write(folder, _card(plan, measured, verdicts))
     return written | {page.name: page, card.name: card}
 
 

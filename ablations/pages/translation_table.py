@@ -12,7 +12,6 @@ from ablations.measurements.measurements import Measurements
 from ablations.measurements.selection import baseline_of, side_of
 from ablations.schema.cell import Cell
 from lightning_modules.measures import bleu
-from lightning_modules.measures.translated import BY_LENGTH
 from lightning_modules.tasks.scores.kept import unpack
 
 TITLE, SHOWN_TITLE = "Translations", "Five translations"
@@ -29,7 +28,7 @@ def scores(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None
     cells = [cell for cell in measured.cells if measured.of(cell, _BLEU)]
     if not cells:
         return None
-    columns = ("", *(f"_{part}" for part in BY_LENGTH))
+    columns = ("", *(f"_{part}" for part in bleu.BY_LENGTH))
     values = [[mean_interval([*measured.values(cell, _BLEU + end).values()]) for end in columns] for cell in cells]
     minus = [_minus_baseline(measured, cell) for cell in cells]
     rows: list[list[Entry]] = [
@@ -39,9 +38,9 @@ def scores(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None
     methods = {name: text for name, text in TRANSLATORS.items() if name != "best_simple"}
     for name, text in methods.items():
         found = [value for cell in cells for value in measured.values(cell, f"{_BLEU}_{name}").values()]
-        rows.append([text, "", fixed(found[0], 1) if found else "", *[""] * (len(BY_LENGTH) + 1)])
+        rows.append([text, "", fixed(found[0], 1) if found else "", *[""] * (len(bleu.BY_LENGTH) + 1)])
     reading = Sheet(
-        ["translations by", "runs", "BLEU", *(f"{part} sources" for part in BY_LENGTH), "minus the baseline"],
+        ["translations by", "runs", "BLEU", *(f"{part} sources" for part in bleu.BY_LENGTH), "minus the baseline"],
         rows,
         notes=[
             "BLEU is of detokenised text with its case. Sources are divided into thirds by their words.",

@@ -13,6 +13,7 @@ import numpy as np
 
 from lightning_modules.config import ConfigError
 
+BY_LENGTH = ("short", "middle", "long")  # thirds of the sources
 _ORDERS = 4  # of the n-grams of BLEU
 _BETA = 2  # how much more recall counts in chrF
 _STEP = 1e-4  # relative, of a derivative

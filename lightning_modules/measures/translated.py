@@ -21,7 +21,6 @@ from lightning_modules.training.pretrain import Pretrain
 
 _SCORES = {"bleu": bleu.bleu, "chrf": bleu.chrf}
 _SHOWN = 5
-BY_LENGTH = ("short", "middle", "long")  # thirds of the sources
 
 
 @dataclass(frozen=True)
@@ -93,9 +92,9 @@ def measured(written: Sequence[str], numbers: np.ndarray, text: HeldOutText) -> 
     own = {"bleu": counted.bleu, "chrf": counted.chrf}
     metrics = {name: float(score(own[name].sum(axis=0))) for name, score in _SCORES.items()}
     by_sentence = {name: bleu.influences(score, own[name]) for name, score in _SCORES.items()}
-    if len(written) >= len(BY_LENGTH):
-        thirds = np.array_split(np.argsort(text.source_words[numbers], kind="stable"), len(BY_LENGTH))
-        for part, rows in zip(BY_LENGTH, thirds, strict=True):
+    if len(written) >= len(bleu.BY_LENGTH):
+        thirds = np.array_split(np.argsort(text.source_words[numbers], kind="stable"), len(bleu.BY_LENGTH))
+        for part, rows in zip(bleu.BY_LENGTH, thirds, strict=True):
             metrics[f"bleu_{part}"] = float(bleu.bleu(counted.bleu[rows].sum(axis=0)))
         metrics["bleu_long_minus_short"] = metrics["bleu_long"] - metrics["bleu_short"]
         by_sentence["bleu_long_minus_short"] = _of_difference(counted.bleu, thirds[-1], thirds[0])

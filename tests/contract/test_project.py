@@ -68,6 +68,12 @@ def test_help_answers_without_the_heavy_libraries():
     assert ended.stdout.strip() == "[]"
 
 
+def test_pages_are_written_without_what_trains():
+    code = "import sys, ablations.pages.publishing; print(sorted({'pytorch_lightning', 'sklearn'} & set(sys.modules)))"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "[]"
+
+
 @pytest.mark.parametrize(
     ("command", "package"),
     [("papermill ", "papermill"), ("jupyter lab", "jupyterlab"), ("jupyter nbconvert", "nbconvert")],

@@ -82,3 +82,19 @@ def test_most_bytes_of_matplotlib_are_saved(tmp_path):
     with mpl.rc_context({**STYLE, "svg.fonttype": "path"}):
         Figure.savefig(figure, tmp_path / "outlines.svg")
     assert len(svg(figure)) < 0.4 * (tmp_path / "outlines.svg").stat().st_size
+
+
+def test_the_same_picture_where_a_machine_rounds_otherwise():
+    """Clip boxes and markers have ids, and what refers to them finds them."""
+    text = svg(placed(0.1))
+    assert svg(placed(np.nextafter(0.1, 1))) == text
+    ids = {element.get("id") for element in ElementTree.fromstring(text).iter() if element.get("id")}
+    referred = {*re.findall(r'(?:url\(|href=")#([^)"]+)', text)}
+    assert referred
+    assert referred <= ids
+
+
+def placed(left):
+    figure = Drawing(figsize=(4, 3))
+    figure.add_axes((left, 0.1, 0.8, 0.8)).plot([0, 1], [1, 2], "o-")
+    return figure
