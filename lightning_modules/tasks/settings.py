@@ -195,7 +195,11 @@ class WeightPruning(Settings):
     """Weights that are removed before a fine-tuning and stay 0 in it (Chen et al. 2020, Renda et al. 2020)."""
 
     share: float = knob(
-        0.5, "Share of the weights of attention and feed-forward matrices that is removed. None with 0.", ge=0, lt=1
+        0.5,
+        "Share of the weights of attention and feed-forward matrices that is removed. None with 0. All with 1, the "
+        "control without a layer.",
+        ge=0,
+        le=1,
     )
     mask_from: str = knob(
         "task",

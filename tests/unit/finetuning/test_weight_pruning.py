@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from ablations.schema.run import Run
+from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError
 from lightning_modules.finetuning.run import FinetuningRun, finetune, finetuned
 from lightning_modules.pretraining import fit
@@ -11,6 +12,7 @@ from lightning_modules.tasks import TASKS, FineTuning, pins
 from lightning_modules.training.masks import at_random, by_magnitude, hold, matrices, sparsity
 from lightning_modules.training.recorder import CHECKPOINT, Interrupted
 from lightning_modules.training.weights import WEIGHTS, load_weights
+from tests.conftest import make_tokens
 from tests.end_to_end.test_training import stop_after
 from tests.toy import toy_task
 
@@ -43,7 +45,7 @@ def encoder_weights(file):
     return {name.removeprefix(prefix): w for name, w in load_weights(file).items() if name.startswith(prefix)}
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.5, 1 / 3, 0.7, 0.999])
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.5, 1 / 3, 0.7, 0.999, 1.0])
 def test_the_smallest_of_all_go_and_exactly_as_many_as_asked(share):
     generator = torch.Generator().manual_seed(0)
     weights = {name: torch.randn(7, size, generator=generator) for name, size in {"a": 3, "b": 11, "c": 1}.items()}
@@ -82,6 +84,20 @@ def test_only_matrices_of_attention_and_feed_forward_layers_are_masked(tiny):
     assert {name.split(".")[2] for name in names} == {"attention", "ffn"}
     assert len(names) == 3 * 2 + 2  # what layers share comes once
     assert all(name.endswith(".weight") and "norm" not in name for name in names)
+
+
+def test_without_any_matrix_no_place_reads_another(parents):
+    """The floor of pruning: what is left is a bag of words."""
+    system, start, _ = parents
+    run = FinetuningRun(system, "toy", pruned(share=1.0, mask_from="pretraining"), 0, start, mask=start)
+    run.build()
+    assert sparsity(run.masks) == 1
+    examples = [Example.of(make_tokens(rows=1, length=8, seed=seed)) for seed in (0, 1)]
+    examples[1].inputs.ids[:, 3:] = examples[0].inputs.ids[:, 3:]
+    whole = FinetuningRun(system, "toy", SETTINGS, 0, start).build().backbone
+    for encoder, reads_others in ((run.build().backbone.eval(), False), (whole.eval(), True)):
+        one, other = (encoder(example).last[0, 3:] for example in examples)
+        assert torch.allclose(one, other) != reads_others
 
 
 @pytest.mark.parametrize("algorithm", ["adamw", "sgd", "lamb", "adagrad"])
@@ -221,7 +237,7 @@ def test_a_task_that_nobody_knows_makes_no_mask(tiny):
         ({"weight_pruning.share": 0.5, "features.layers": "last"}, "features"),
         ({"weight_pruning.share": 0.5, "from_scratch": True}, "from_scratch"),
         ({"weight_pruning.share": 0.5, "head_pruning.share": 0.5}, "head_pruning"),
-        ({"weight_pruning.share": 1.0}, "share"),
+        ({"weight_pruning.share": 1.5}, "share"),
         ({"weight_pruning.weights": "rewind"}, "rewound"),
         ({"weight_pruning.weights": "kept", "weight_pruning.mask_from": "other"}, "another task.*use rewound"),
         ({"weight_pruning.weights": "kept", "weight_pruning.rewind_to": 5}, "rewind_to has no effect"),
