@@ -29,6 +29,7 @@ SPELLINGS = {
     "n_layer": "model.num_layers",
     "num_attention_heads": "model.num_heads",
     "num_hidden_layers": "model.num_layers",
+    "num_train_epochs": "finetuning.epochs",
     "num_warmup_steps": "schedule.warmup_fraction",
     "per_device_train_batch_size": "training.batch_size",
     "precision": "training.precision",
@@ -48,11 +49,13 @@ def command(
     from lightning_modules.config import ConfigError, did_you_mean, flat, paths
     from lightning_modules.system import System
     from lightning_modules.systems import ROBERTA_BASE
+    from lightning_modules.tasks.settings import FineTuning
 
     with reporting_errors():
-        usual, sought = flat(ROBERTA_BASE.resolved()), word.lower()
-        rows: list[dict[str, Any]] = []
-        for path, field in paths(System).items():
+        known = paths(System) | {f"finetuning.{path}": field for path, field in paths(FineTuning).items()}
+        usual = flat(ROBERTA_BASE.resolved()) | {f"finetuning.{path}": v for path, v in flat(FineTuning()).items()}
+        sought, rows = word.lower(), list[dict[str, Any]]()
+        for path, field in known.items():
             meaning = field.description or ""
             named = {name: ours.partition("=")[2] for name, ours in SPELLINGS.items() if ours.partition("=")[0] == path}
             if meaning and sought in " ".join([path, meaning, *named]).lower():
@@ -60,6 +63,6 @@ def command(
                 default = usual.get(path, "")
                 rows.append({"knob": path, "of roberta_base": default, "others": others, "meaning": meaning})
         if not rows:
-            known = {name.rpartition(".")[2] for name in paths(System)} | SPELLINGS.keys()
-            raise ConfigError([f"no knob has '{word}' in its path or meaning.{did_you_mean(word, known)}"])
+            names = {path.rpartition(".")[2] for path in known} | SPELLINGS.keys()
+            raise ConfigError([f"no knob has '{word}' in its path or meaning.{did_you_mean(word, names)}"])
         listing(rows, form, "knob")

@@ -96,7 +96,13 @@ def test_a_cell_is_shown_before_it_runs(said):
 
 @pytest.mark.parametrize(
     ("word", "knob"),
-    [("alibi", "model.positions"), ("learning_rate", "optimizer.peak_lr"), ("hidden_dropout_prob", "model.dropout")],
+    [
+        ("alibi", "model.positions"),
+        ("learning_rate", "optimizer.peak_lr"),
+        ("hidden_dropout_prob", "model.dropout"),
+        ("num_train_epochs", "finetuning.epochs"),
+        ("dynamic quantisation", "finetuning.quantization"),
+    ],
 )
 def test_a_knob_is_found_by_what_others_call_it(said, word, knob):
     assert knob in said("knobs", word, "--format", "names").split()
