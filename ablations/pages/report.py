@@ -164,8 +164,8 @@ def _card(plan: Planned, measured: Measurements, verdicts: Sequence[Verdict]) ->
 
 def _caveat(plan: Planned, measured: Measurements) -> str:
     own = plan.grid.scales[plan.scale].caveat if plan.scale in plan.grid.scales else ""
-    of_scale = scales.caveat(plan.scale)
-    parts = [of_scale, _recipe(plan) if of_scale else "", search_report.in_short(measured)]
+    of_scale = scales.caveat(plan.scale, [cell.system for cell in plan.cells])
+    parts = [of_scale, _recipe(plan), search_report.in_short(measured)]
     parts += conclusion.caveat(own, measured).split("\n")  # a paragraph of the grid's file is a line
     said = [markdown_text(part) for part in parts if part]
     listed = (

@@ -10,6 +10,7 @@ scale, it uses its entry for the other one, axes and stand-ins included; there t
 entry's, but for those that do not apply: sizes that the grid varies are all the entry's.
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from ablations.core.strict_yaml import State, state
 from ablations.planning import checked
 from ablations.planning.scale_files import available
 from ablations.schema.scale import ScaleFile
-from lightning_modules.config import ConfigError, Problem
+from lightning_modules.config import ConfigError, Problem, flat
+from lightning_modules.system import System
 
 
 def read(name: str) -> ScaleFile:
@@ -31,9 +33,13 @@ def read(name: str) -> ScaleFile:
     return lineage(name)[0]
 
 
-def caveat(name: str) -> str:
-    """What results at a scale cannot show; empty for a scale that only a grid knows."""
-    return read(name).caveat if name in available() else ""
+def caveat(name: str, systems: Iterable[System]) -> str:
+    """What results of some systems at a scale cannot show; empty for a scale that only a grid knows."""
+    if name not in available():
+        return ""
+    file = read(name)
+    is_about = any(file.caveat_where.items() <= flat(system).items() for system in systems)
+    return file.caveat if is_about else ""
 
 
 def has_recipe(name: str) -> bool:

@@ -110,7 +110,10 @@ class ScaleFile(Settings):
     name: str = required("Stem of the file.", pattern=r"^[a-z][a-z0-9_-]*$")
     description: str = required("Its cost and what it shows, in one line.", min_length=1)
     judged: bool = knob(True, "Whether claims get verdicts at this scale. Not where its numbers mean nothing.")
-    caveat: str = knob("", "What replaces what, or what results cannot show, in one sentence. Each page shows it.")
+    caveat: str = knob("", "What replaces what, or what results cannot show, in one sentence, which pages show.")
+    caveat_where: dict[str, Any] = knob(
+        {}, "Knob -> value. The caveat is about models that have all of these, and pages without one leave it out."
+    )
     like: str = knob(
         "", "The scale that it starts from. Grids without an entry for this scale use their entry for that one."
     )

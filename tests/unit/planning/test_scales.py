@@ -246,3 +246,10 @@ def test_bert_at_a_scale_has_its_text_and_size():
         for path, value in knobs.items():
             if path.startswith("data.tokenizer.") or path == "format.sequence_length":
                 assert system.get(path) == value
+
+
+def test_a_caveat_is_about_the_models_that_have_what_it_names():
+    ours = SYSTEMS["bert_base"].but(**{"model.positions": "rotary", "model.norm": "pre"})
+    assert "rotary" in scales.caveat("laptop", [SYSTEMS["elmo"], ours])
+    assert not scales.caveat("laptop", [SYSTEMS["elmo"], SYSTEMS["transformer_base"]])
+    assert scales.caveat("core", [ours])
