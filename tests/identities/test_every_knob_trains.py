@@ -187,6 +187,7 @@ ROWS = {
     "evaluation.pairs": (0, 8),  # seen in the metrics
     "evaluation.neighbours": (0, 8),  # seen in the metrics
     "evaluation.translations": None,  # measured once a training has ended: tests/end_to_end/test_translation.py
+    "evaluation.translate_at": None,
     "evaluation.beam": None,
     "evaluation.length_penalty": None,
     "evaluation.words": None,  # measured once a training has ended; see tests/unit/measures/test_per_byte.py
