@@ -37,6 +37,7 @@ def trained(system, folder, **options):
 @pytest.mark.parametrize("changes", [{}, RECURRENT], ids=["transformer", "lstm"])
 def test_an_interrupted_training_ends_with_the_same_bits(tmp_path, corpus, by, changes):
     translated = {"evaluation.translations": 4, "evaluation.beam": 2, "evaluation.translate_at": "points"}
+    translated |= {"training.averaged_checkpoints": 2}
     system = tiny_system(corpus, **{"training.batch_by": by, "training.micro_batch_size": 2}, **changes, **translated)
     whole, weights = trained(system, tmp_path / "whole")
     steps = iter([False, False, True])
@@ -235,6 +236,8 @@ def test_the_published_sizes_are_those_of_the_paper_and_the_lecture():
     base, bert = SYSTEMS["transformer_base"].model.resolved(), SYSTEMS["bert_base"].model.resolved()
     knobs = ("num_layers", "hidden_size", "ffn_size", "num_heads")
     assert [(base.get(name), bert.get(name)) for name in knobs] == [(6, 12), (512, 768), (2048, 3072), (8, 12)]
+    keys = [SYSTEMS["transformer_base"].but(**{"model.key_size": size}).parameters() for size in (32, 16)]
+    assert keys == [58_354_688, 55_990_784]  # 5 and 7 million fewer than base, as printed: 60, 58 and 65
     schedule = SYSTEMS["transformer_base"].schedule
     for step in (0, 999, 3_999, 4_000, 50_000, 99_999):
         wanted = 512**-0.5 * min((step + 1) ** -0.5, (step + 1) * 4_000**-1.5)

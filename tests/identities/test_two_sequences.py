@@ -26,6 +26,7 @@ FORMS = {
     "distances": {"positions": "relative", "sharing": "all"},
     "own table": {"source_embeddings": "own"},
     "narrow table": {"embedding_size": 8},
+    "narrow keys": {"key_size": 3},
 }
 RECURRENT_FORMS = {
     "dot": {"attention": "dot"},
@@ -200,7 +201,7 @@ def test_what_is_no_pair_is_refused_by_name(form):
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"encoder_layers": 3}, {"ffn_size": 40, "num_layers": 1}, {"embedding_size": 8}]
+    "changes", [{}, {"encoder_layers": 3}, {"ffn_size": 40, "num_layers": 1}, {"embedding_size": 8}, {"key_size": 3}]
 )
 def test_flops_are_those_of_torchs_counter(changes):
     form = settings(**changes)

@@ -24,6 +24,7 @@ MODELS = {
     "norm before, rotary": {
         "model.num_layers": 2, "model.num_heads": 4, "model.norm": "pre", "model.positions": "rotary",
     },
+    "narrow keys": {"model.num_layers": 2, "model.num_heads": 4, "model.key_size": 3},
     "no biases": {"model.num_layers": 2, "model.num_heads": 4, "model.attention_biases": False},
     "shared": {"model.num_layers": 3, "model.num_heads": 4, "model.sharing": "all"},
     "two stacks": {"model.num_layers": 4, "model.num_heads": 2, "model.direction": "two_way"},
