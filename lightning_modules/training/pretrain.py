@@ -1,8 +1,8 @@
 """The pretraining loop of every system and objective."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -21,7 +21,6 @@ from lightning_modules.training.carries import Carries
 from lightning_modules.training.optim import Optimizer, Schedule, check_clipping, clip, scheduled
 from lightning_modules.training.terms import Logged, RunningLosses, share
 
-_Found = TypeVar("_Found")
 _SUB_LAYER = re.compile(r"(?P<start>backbone\.blocks\.)(?P<layer>\d+)\.(?P<kind>\w+)(?P<rest>\..*)")
 
 
@@ -83,10 +82,6 @@ class Pretrain(pl.LightningModule):
     def forward(self, example: Example) -> Encoded:
         """Encodes a batch."""
         return self.backbone(example)
-
-    def with_weights(self, use: Callable[[], _Found]) -> _Found:
-        """The result of a function that computes with the weights; each rank calls it where a strategy divides them."""
-        return use()
 
     def training_step(self, example: Example, index: int) -> Tensor:
         """The micro-batch's share of the loss."""
@@ -205,7 +200,7 @@ class Pretrain(pl.LightningModule):
     def configure_model(self) -> None:
         """Keeps a part of each weight where the strategy divides them."""
         if self.device_mesh is not None:
-            shards.divide(self, self.device_mesh["data_parallel"], "training_step", "validation_step", "with_weights")
+            shards.divide(self, self.device_mesh["data_parallel"], "training_step", "validation_step")
 
     def configure_optimizers(self) -> dict[str, Any]:
         """The system's optimiser and schedule."""

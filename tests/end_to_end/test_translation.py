@@ -204,6 +204,7 @@ def test_what_does_not_fit_two_sequences_is_refused_by_name(changes, message):
     with pytest.raises(ConfigError) as error:
         tiny_system("multi30k:en-de").but(**changes)
     assert re.search(message, str(error.value))
+    assert all("\n" not in problem.message for problem in error.value.problems), "a line each"
 
 
 def test_knobs_without_effect_are_no_other_run(corpus):
