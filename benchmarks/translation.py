@@ -44,6 +44,7 @@ def system(arguments: argparse.Namespace, is_sorted: bool):
         **{
             "data.tokenizer.kind": "byte_bpe", "data.tokenizer.vocab_size": VOCABULARY,
             "format.sequence_length": LENGTH, "training.batch_size": 16, "training.clip_norm": 1.0,
+            "training.averaged_checkpoints": 1,
             "training.bucket_steps": 100 if is_sorted else 1,
             "training.steps": arguments.warm_up + arguments.steps * arguments.turns,
         },

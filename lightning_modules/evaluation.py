@@ -75,6 +75,12 @@ class Evaluation(Settings):
         neutral=0,
         ge=0,
     )
+    translate_at: Literal["end", "points"] = knob(
+        "end",
+        "Translations: they are scored at the end of a training, or at each of its points as well. The seconds of a "
+        "point are seconds of the training, as those of its losses.",
+        neutral="end",
+    )
     beam: int = knob(
         4, "Translations: prefixes that the search keeps. Greedy search has 1.", neutral=4, ge=1, le=1 << 8
     )
@@ -142,7 +148,7 @@ class Evaluation(Settings):
         """The settings without those of what is not measured, and with no second number that is equal."""
         pairing = self.pairing if self.pairs else "released"
         final = None if self.final_sequences == self.sequences else self.final_sequences
-        searched = {} if self.translations else {"beam": 4, "length_penalty": 0.6}
+        searched = {} if self.translations else {"translate_at": "end", "beam": 4, "length_penalty": 0.6}
         return self.model_copy(update={"pairing": pairing, "final_sequences": final, **searched})
 
     @property

@@ -44,7 +44,7 @@ class Footprint:
     Attributes:
         parameters: The weights.
         gradients: Their gradients.
-        optimizer: The moments of each parameter, two of AdamW as of LAMB.
+        optimizer: The moments of each parameter, two of AdamW as of LAMB, and a mean where weights are averaged.
         gathered: What devices that have a part of each weight (FSDP) hold of whole ones, and of their gradients.
         update: What a step of the optimiser takes beside them, when those two are gone: LAMB has two tensors the size
             of each parameter, fused AdamW none.
@@ -131,7 +131,7 @@ def footprint(system: System, execution: Execution = ALONE) -> Footprint | None:
     return Footprint(
         parameters=weights,
         gradients=weights,
-        optimizer=system.optimizer.moments * weights,
+        optimizer=system.moments * weights,
         gathered=_gathered(system) if is_divided else 0,
         update=2 * weights if system.optimizer.algorithm == "lamb" else 0,
         activations=saved + kept.states + kept.largest + kept.carried * -(-rows // micro),

@@ -106,7 +106,8 @@ def fit(
     run_id = run_id or identity([system.essence(), seed, fingerprints_of(system.corpora), *parents])
     recorder = Recorder(_course(system), checkpoint, on_progress, stop, execution.checkpoint_seconds)
     curve = logger(execution, run_id, {"seed": seed, **flat(system)})
-    lightning = trainer(recorder, folder, execution, run_id, curve)
+    beside = [translated.AtPoints(data, system)] if system.evaluation.resolved().translate_at == "points" else []
+    lightning = trainer(recorder, folder, execution, run_id, curve, callbacks=beside)
     torch.manual_seed(of_rank(system.data_seed(seed), ranks.rank()))  # dropout
     with denormals_as_zero():
         lightning.fit(module, data, ckpt_path=resumable(checkpoint, module, execution, run_id))
@@ -281,6 +282,8 @@ def _translate(fitted: Fitted, module: Pretrain, data: PretrainingData, system: 
     started = time.monotonic()
     found = translated.translated(module, data, system)
     fitted.metrics |= _named(found.metrics)
+    if system.evaluation.translate_at == "points":
+        translated.at_end(fitted.curve, fitted.metrics)
     fitted.examples |= {f"heldout.{name}": pack(each.astype(np.float32)) for name, each in found.by_sentence.items()}
     counts = {name: pack(counted.T.ravel()) for name, counted in found.kept["counts"].items()}
     fitted.execution["translations"] = found.kept["signatures"]

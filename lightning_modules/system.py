@@ -90,6 +90,7 @@ class System(Settings):
         streams.check(self.model, self.objectives, self.format, self.training, self.evaluation)
         streams.check_rate(self.format, self.schedule)
         self._check_buckets()
+        self._check_averaging()
         self.model.check_warm_start(self.training.warm_start)
         if self.training.start:
             self._check_start()
@@ -105,6 +106,23 @@ class System(Settings):
             other = " and ".join(f"format.{name} to {ways[name]}" for name in wrong)
             raise ValueError(
                 f"training.bucket_steps {steps} sorts one text of one length: set {other}, or bucket_steps to 1"
+            )
+
+    def _check_averaging(self) -> None:
+        """Refuses a mean of weights that begins before the rate has stopped rising, or beside another mean."""
+        training, averaged = self.training, self.training.averaged_steps
+        if not averaged:
+            return
+        asked = f"training.averaged_checkpoints {training.averaged_checkpoints}"
+        if self.optimizer.nonmonotone_interval:
+            raise ValueError(f"{asked} and optimizer.nonmonotone_interval both average weights: leave out one of them")
+        peak = self.schedule.peak(training.steps)
+        if averaged.start < max(1, peak):
+            most = 1 + (training.last_step - max(1, peak)) // averaged.step
+            fewer = f"set it to at most {most}, or lower" if most > 1 else "set it to 1, or lower"
+            raise ValueError(
+                f"{asked}, every {averaged.step} of {training.last_step} steps, begin at step {averaged.start}, and "
+                f"the learning rate rises until step {peak}: {fewer} training.averaging_interval"
             )
 
     def _check_teacher(self, settings: Distillation) -> None:
@@ -350,6 +368,7 @@ class System(Settings):
             backbone, self.objectives, heads, self.optimizer, self.schedule, training.steps, training.clip_norm
         )
         module.heldout_memory = self.evaluation.memory_length
+        module.averaged_steps = training.averaged_steps
         module.usual_length = self.format.sequence_length if self.schedule.by_length else None
         return module
 
@@ -473,6 +492,12 @@ class System(Settings):
         """Backbone and heads, their weights drawn from torch's current generator; by default of its own vocabulary."""
         vocab_size = vocab_size or self.data.tokenizer.vocab_size
         return self.model.build(vocab_size), self.objectives.heads(self.model.size(vocab_size))
+
+    @property
+    def moments(self) -> int:
+        """Tensors of the size of each parameter that a training keeps from step to step: moments, and a mean."""
+        is_averaged = self.optimizer.nonmonotone_interval or self.training.averaged_checkpoints > 1
+        return self.optimizer.moments + bool(is_averaged)
 
     def shown(self, steps: int | None = None) -> dict[int, float]:
         """Positions -> rows of that many in a training, or in its first steps.

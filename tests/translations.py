@@ -44,6 +44,7 @@ def tiny_system(corpus: str, **changes: object) -> System:
             "training.batch_size": 4,
             "training.bucket_steps": 1,
             "training.steps": 6,
+            "training.averaged_checkpoints": 1,
             "schedule.warmup_fraction": 0.5,
             "evaluation.sequences": 8,
             "evaluation.points": 2,

@@ -101,9 +101,10 @@ def _print_system(system: "System", form: Format) -> None:
         gradients = exchanged(system)
         for line in _printed(system):
             echo(f"  {line}")
-        weights, moments = (f"{count / 1e6:,.1f} MB" for count in (gradients, system.optimizer.moments * gradients))
+        what = "moments" if system.moments == system.optimizer.moments else "moments and means"
+        weights, moments = (f"{count / 1e6:,.1f} MB" for count in (gradients, system.moments * gradients))
         echo(
-            f"  {weights} of weights, {weights} of gradients, {moments} of moments ({system.optimizer.algorithm}). "
+            f"  {weights} of weights, {weights} of gradients, {moments} of {what} ({system.optimizer.algorithm}). "
             f"Devices that share a training sum up {weights} of gradients per step"
         )
         means = ", means over steps of several lengths" * (len(system.shown()) > 1)

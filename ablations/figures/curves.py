@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from ablations.core.formatting import axis_text, cell_text, quantity, value_text
+from ablations.core.metrics import TRANSLATED
 from ablations.figures.style import (
     FAINT,
     MOST_SERIES,
@@ -29,6 +30,7 @@ from ablations.figures.style import (
     spread,
     titles,
 )
+from ablations.measurements.dictionary import unit
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.references import BIGRAM, heldout_metric, in_plain_words, reference_losses
 from ablations.measurements.selection import agrees, as_printed, baseline_of
@@ -60,7 +62,8 @@ def curves(measured: Measurements, subtitle: str = "", answer: str = "", metric:
             of tokens, are left out.
         subtitle: A line at the bottom.
         answer: The title instead of the question, which then stands above it.
-        metric: One of ``HELDOUT``; by default the first among the grid's metrics.
+        metric: One of ``HELDOUT``, or a score of translations that were scored at each point; by default the first of
+            ``HELDOUT`` among the grid's metrics.
 
     Returns:
         None if no finished run has a curve, or the grid asks for no loss on held-out text.
@@ -89,7 +92,7 @@ def curves(measured: Measurements, subtitle: str = "", answer: str = "", metric:
         panels[0].set_ylabel(_label(metric, any(cell.system.format.kind == _PAIRS for cell in cells)))
         if aside:
             own = [names[place] for place, cell in enumerate(cells) if _is_baseline(cell, measured)]
-            _differences(panels[1], aside, looks, names, own[0] if len(own) == 1 else "")
+            _differences(panels[1], aside, looks, names, own[0] if len(own) == 1 else "", unit(metric))
         named = (aside or dict(enumerate(means))).items()
         ends = [(float(x[-1]), float(y[-1]), looks[place][0], names[place]) for place, (x, y) in named]
         name_ends(panels[-1], ends, heading)
@@ -175,7 +178,7 @@ def _to_baseline(
 
 
 def _differences(
-    axes: Axes, curves: Mapping[int, _Curve], looks: Sequence[_Look], names: Sequence[str], baseline: str
+    axes: Axes, curves: Mapping[int, _Curve], looks: Sequence[_Look], names: Sequence[str], baseline: str, of_what: str
 ) -> None:
     """The panel of differences to the baseline; one that would rule the axis is an arrow at its edge."""
     places = list(curves)
@@ -188,7 +191,7 @@ def _differences(
     axes.set_xlim(low / 1.06, high * 1.04)
     _ticks(axes, low, high)
     of = f"\n{shown(baseline, 36)}" if baseline else ""
-    axes.set_ylabel(f"minus that of the baseline (nats){of}")
+    axes.set_ylabel(f"minus that of the baseline ({of_what}){of}")
     axes.yaxis.set_major_locator(MaxNLocator(6))
     axes.set_ylim(axes.get_ylim())
     for place in out:
@@ -203,6 +206,8 @@ def _name_tokens(axes: Axes) -> None:
 
 def _label(metric: str, is_of_pairs: bool) -> str:
     """What is drawn; models of pairs are asked about running text, which others read in training too."""
+    if metric in TRANSLATED:
+        return f"{metric.removeprefix('heldout.')} of held-out translations ({unit(metric)})\nhigher is better"
     what = metric.removeprefix("heldout.").removesuffix("loss").removesuffix("_")
     where = "on running text " * is_of_pairs
     return f"held-out loss {f'of {what} tokens ' if what else ''}{where}(nats)\nlower is better"

@@ -83,7 +83,9 @@ def dictionary() -> tuple[Meaning, ...]:
     trained = [Meaning("train.<objective>", "nats", objective, "`metrics` of a pretraining")]
     probing = "seconds of reading the states by probes, not part of the seconds of training"
     costs.append(_meaning(f"{COST}probes_seconds", probing, "`cost`"))
-    translating = "seconds of translating held-out sources and of scoring them, not part of the seconds of training"
+    translating = (
+        "seconds of translating held-out sources at the end and of scoring, not part of the seconds of training"
+    )
     costs.append(_meaning(f"{COST}translations_seconds", translating, "`cost`"))
     return (*exact, *costs, *trained, *_of_probes(), *_of_zero_shot(), *_of_tasks())
 

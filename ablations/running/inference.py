@@ -155,7 +155,8 @@ def _flops(cell: Cell) -> float:
     assert isinstance(model, Transformer), "no other model has heads that can be removed"
     size = model.hidden_size // model.heads
     uses = model.stacks * model.depth * model.heads / model.total_heads  # layers that have a head, which some share
-    return whole - removed * uses * length * (8 * model.hidden_size * size + 4 * length * size)
+    both = size + model.key_width  # of values and of keys
+    return whole - removed * uses * length * (4 * model.hidden_size * both + 2 * length * both)
 
 
 @dataclass(frozen=True)

@@ -118,12 +118,13 @@ class EncoderDecoder(OfTwoSequences, StackSettings):
 
     def flops_per_sequence(self, length: int, queries: float = 0.0, memory: int | None = None) -> float:
         """See `Backbone.flops_per_sequence`: of as many positions on both sides together, half on each."""
-        side, d = length / 2, self.hidden_size
-        attended = 2 * 4 * d * d * side + 4 * side * side * d  # projections of queries, keys, values, output; scores
-        own = super().flops_per_sequence(1) - 4 * self.num_layers * d  # of a position that attends to none
-        decoder = side * (own + self.num_layers * 4 * side * d) + self.num_layers * attended
-        above = self.encoder.flops_per_sequence(1) - 4 * self.encoder.num_layers * d
-        return decoder + side * (above + self.encoder.num_layers * 4 * side * d)
+        side, d, k = length / 2, self.hidden_size, self.heads * self.key_width
+        scores = 2 * (k + d)  # of a pair of positions, with mixing
+        attended = 4 * d * (k + d) * side + scores * side * side  # projections of queries, keys, values, output
+        own = super().flops_per_sequence(1) - self.num_layers * scores  # of a position that attends to none
+        decoder = side * (own + self.num_layers * side * scores) + self.num_layers * attended
+        above = self.encoder.flops_per_sequence(1) - self.encoder.num_layers * scores
+        return decoder + side * (above + self.encoder.num_layers * side * scores)
 
 
 @dataclass(frozen=True, eq=False)

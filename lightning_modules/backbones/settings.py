@@ -50,6 +50,14 @@ class StackSettings(Backbone):
     )
     sharing_groups: int = knob(1, "Number of groups of consecutive layers. Sharing is within groups.", neutral=1, ge=1)
     num_heads: int | None = knob(None, f"Heads h. By default the most that fit, each {HEAD_SIZE} wide or wider.", ge=1)
+    key_size: int | None = knob(
+        None,
+        "Width of the queries and keys of a head, d_k (Vaswani et al. 2017, Table 3 B). By default hidden_size / "
+        "num_heads, as wide as its values.",
+        neutral=None,
+        ge=1,
+        le=LARGEST["hidden_size"],
+    )
     ffn_size: int | None = knob(
         None, "Inner width of the feed-forward sub-layers. By default 4 x hidden_size.", ge=1, le=LARGEST["ffn_size"]
     )
@@ -190,6 +198,7 @@ class StackSettings(Backbone):
                 f"Allowed: {', '.join(map(str, fits[:8]))} ..."
             )
         self._check_rotary()
+        self._check_keys()
         self._check_memory()
         self._check_clusters()
         if self.query_stream and self.direction != "both":
@@ -208,12 +217,24 @@ class StackSettings(Backbone):
     def _check_rotary(self) -> None:
         if self.positions != "rotary":
             return
-        head = self.hidden_size // self.heads
+        head = self.key_width
         size = self.rotary_size or head
         if size % 2 or size > head:
+            made = f"hidden_size {self.hidden_size} / num_heads {self.heads} = {head}"
             raise ValueError(
-                f"rotary_size {size} must be even and at most the size of a head, hidden_size {self.hidden_size} / "
-                f"num_heads {self.heads} = {head}"
+                f"rotary_size {size} must be even and at most the size of a head, "
+                f"{made if self.key_size is None else f'key_size {head}'}"
+            )
+
+    def _check_keys(self) -> None:
+        """Refuses other keys than values where layers add vectors as wide as a head to queries."""
+        if self.key_width == self.hidden_size // self.heads:
+            return
+        wrong = f"positions {self.positions}" if self.positions in BY_DISTANCE else ""
+        if wrong := "segment_relation" if self.segment_relation else wrong:
+            raise ValueError(
+                f"key_size {self.key_size} is not that of the vectors that {wrong} adds to queries, hidden_size "
+                f"{self.hidden_size} / num_heads {self.heads} = {self.hidden_size // self.heads}: leave key_size out"
             )
 
     def _check_memory(self) -> None:
@@ -277,14 +298,13 @@ class StackSettings(Backbone):
                 "sharing": "none" if alone else self.sharing,
                 "sharing_groups": 1 if alone else self.sharing_groups,
                 "num_heads": self.heads,
+                "key_size": None if self.key_size == self.hidden_size // self.heads else self.key_size,
                 "ffn_size": self.inner_size,
                 "max_positions": self.max_positions if self.positions in (*TABLED, "relative_learned") else 0,
                 "query_biases": self.query_biases if self.positions in BY_DISTANCE else "shared",
                 "clamp_length": self.clamp_length if self.positions in BY_DISTANCE else 0,
                 "position_init_std": self._position_init_std(),
-                "rotary_size": (self.rotary_size or self.hidden_size // self.heads)
-                if self.positions == "rotary"
-                else None,
+                "rotary_size": (self.rotary_size or self.key_width) if self.positions == "rotary" else None,
             }
         )
 
@@ -297,6 +317,11 @@ class StackSettings(Backbone):
     def heads(self) -> int:
         """Attention heads of a layer."""
         return self.num_heads or _default_heads(self.hidden_size)
+
+    @property
+    def key_width(self) -> int:
+        """Width of the queries and keys of a head."""
+        return self.key_size or self.hidden_size // self.heads
 
     @property
     def inner_size(self) -> int:
@@ -416,11 +441,12 @@ class StackSettings(Backbone):
 
         The projection of distances, one for all sequences of a batch, is left out.
         """
-        d, f = self.hidden_size, self.inner_size
+        d, f, k = self.hidden_size, self.inner_size, self.heads * self.key_width
         memory = self.memory_length if memory is None else memory
         e = None if self.embedding_size == d else self.embedding_size
         attended = length + memory
-        per_token = 2 * (4 * d * d + 2 * d * f) + 4 * attended * d  # projections, feed-forward; scores and mixing
+        # projections of queries, keys, values and output, feed-forward; scores and mixing
+        per_token = 2 * (2 * d * k + 2 * d * d + 2 * d * f) + 2 * attended * (k + d)
         if self.positions in BY_DISTANCE:
             ahead = {"left_to_right": 0, "two_way": 0.5}.get(self.direction, 1)  # of two stacks, one looks ahead
             per_token += 2 * d * (attended + ahead * (length - 1))
@@ -428,8 +454,8 @@ class StackSettings(Backbone):
         projected = 0 if e is None else 2 * e * d
         if self.embedding_divisor > 1:
             projected = 2 * d * sum(d // self.embedding_divisor**i for i in range(len(self.embedding_cutoffs) + 1))
-        remembered = 4 * memory * d * d  # keys and values
-        per_query = self.num_layers * (per_token - 4 * d * d) + projected  # it has no key and no value
+        remembered = 2 * memory * d * (k + d)  # keys and values
+        per_query = self.num_layers * (per_token - 2 * d * (k + d)) + projected  # it has no key and no value
         return float(
             length * (self.num_layers * per_token + projected) + self.num_layers * remembered + queries * per_query
         )

@@ -103,12 +103,14 @@ def _made(kind: str, settings: StackSettings) -> SubLayer:
         return SubLayer(FeedForward(settings), settings)
     if kind == "cross":
         form = settings.hidden_size, settings.heads, settings.attention_dropout
-        return SubLayer(CrossAttention(*form, biases=settings.attention_biases), settings)
+        keys = {"key_size": settings.key_size, "biases": settings.attention_biases}
+        return SubLayer(CrossAttention(*form, **keys), settings)
     attention = MultiHeadAttention(
         settings.hidden_size,
         settings.heads,
         settings.attention_dropout,
         biases=settings.attention_biases,
+        key_size=settings.key_size,
         relation=_relation(settings),
         segments=SegmentRelation(settings.heads, settings.hidden_size // settings.heads)
         if settings.segment_relation
@@ -184,7 +186,7 @@ class TransformerEncoder(BackboneModule):
         )
         self.final_norm = nn.LayerNorm(settings.hidden_size, settings.norm_eps) if settings.norm == "pre" else None
         self.bias, slopes = BIASES.get(settings.positions, (None, None))
-        self.rotary_size, self.head_size = settings.rotary_size, settings.hidden_size // settings.heads
+        self.rotary_size, self.key_width = settings.rotary_size, settings.key_width
         self.register_buffer("slopes", slopes and slopes(settings.heads, settings.direction), persistent=False)
         self.by_distance = settings.positions in BY_DISTANCE
         self.waves_dropout = Dropout(settings.embedding_dropout) if settings.positions == "relative" else None
@@ -369,7 +371,7 @@ class TransformerEncoder(BackboneModule):
         """The rotation of queries or keys in every layer."""
         if self.rotary_size is None:
             return None
-        return rotation(positions, self.rotary_size, self.head_size, _precision(x))
+        return rotation(positions, self.rotary_size, self.key_width, _precision(x))
 
     def depth(self, name: str) -> int:
         """The depth of a parameter: 0 for embeddings, i + 1 for the first layer i that uses it, L + 1 above."""

@@ -17,6 +17,7 @@ from lightning_modules.layers.chosen import states_at
 from lightning_modules.layers.dropout import drop
 from lightning_modules.layers.heads import in_heads
 from lightning_modules.layers.relative import Relation, SegmentRelation
+from lightning_modules.layers.rotary import Rotation
 from lightning_modules.layers.scene import ALONE, Scene, Source
 
 
@@ -72,26 +73,26 @@ def attention_weights(
 def explicit_attention(
     q: Float[Tensor, "b h t c"],
     k: Float[Tensor, "b h s c"],
-    v: Float[Tensor, "b h s c"],
+    v: Float[Tensor, "b h s v"],
     bias: Float[Tensor, "#b #h t s"] | None,
     dropout: float,
-) -> Float[Tensor, "b h t c"]:
+) -> Float[Tensor, "b h t v"]:
     """Attention as two batched matrix products, in the precision of ``q``.
 
     On CPUs under bfloat16 this is faster than the fused kernel, whose backward pass is slow there.
     """
-    b, h, t, c = q.shape
+    b, h, t, _ = q.shape
     weights = drop(attention_weights(q, k, bias).reshape(b * h, t, -1), dropout)
-    return torch.bmm(weights, v.reshape(b * h, -1, c)).reshape(b, h, t, c)
+    return torch.bmm(weights, v.flatten(0, 1)).reshape(b, h, t, v.shape[3])
 
 
 def attend(
     q: Float[Tensor, "b h t c"],
     k: Float[Tensor, "b h s c"],
-    v: Float[Tensor, "b h s c"],
+    v: Float[Tensor, "b h s v"],
     bias: Float[Tensor, "#b #h t s"] | None,
     dropout: float,
-) -> Float[Tensor, "b h t c"]:
+) -> Float[Tensor, "b h t v"]:
     """Attention by the kernel that suits device and precision; no fused one on CPUs has a gradient of the bias."""
     learned = bias is not None and bias.requires_grad
     if q.device.type == "cpu" and (q.dtype == torch.bfloat16 or learned):
@@ -107,6 +108,7 @@ class MultiHeadAttention(nn.Module):
         num_heads: Number of heads h.
         dropout: Probability of dropping an attention weight.
         biases: Whether the projections have biases.
+        key_size: Width of a head's queries and keys; by default that of its values.
         relation: What it adds to its scores; None is nothing.
     """
 
@@ -117,14 +119,21 @@ class MultiHeadAttention(nn.Module):
         dropout: float,
         *,
         biases: bool = True,
+        key_size: int | None = None,
         relation: Relation | None = None,
         segments: SegmentRelation | None = None,
     ) -> None:
         super().__init__()
         self.num_heads, self.head_size, self.dropout = num_heads, hidden_size // num_heads, dropout
-        self.qkv = nn.Linear(hidden_size, 3 * hidden_size, bias=biases)
+        self.key_size = key_size or self.head_size
+        self.qkv = nn.Linear(hidden_size, 2 * self.asking + hidden_size, bias=biases)
         self.output = nn.Linear(hidden_size, hidden_size, bias=biases)
         self.relation, self.segments = relation, segments
+
+    @property
+    def asking(self) -> int:
+        """Width of the queries of all heads, and of their keys: rows of ``qkv`` before the values'."""
+        return self.num_heads * self.key_size
 
     def forward(
         self,
@@ -163,8 +172,11 @@ class MultiHeadAttention(nn.Module):
         projects them has as many inputs as are left; without any head it gives its bias.
         """
         assert self.relation is self.segments is None, "their weights are of all heads together"
-        rows = torch.tensor([h * self.head_size + i for h in kept for i in range(self.head_size)], dtype=torch.long)
-        of_three = torch.cat([rows + part * self.output.in_features for part in range(3)])
+        keys, rows = (
+            torch.tensor([h * size + i for h in kept for i in range(size)], dtype=torch.long)
+            for size in (self.key_size, self.head_size)
+        )
+        of_three = torch.cat([keys, keys + self.asking, rows + 2 * self.asking])
         self.num_heads = len(kept)
         weight, bias = self.qkv.weight, self.qkv.bias
         self.qkv.weight = nn.Parameter(weight.detach()[of_three.to(weight.device)])
@@ -185,15 +197,28 @@ class MultiHeadAttention(nn.Module):
         With ``read`` the scene is that of these positions.
         """
         if context is None and read is None:
-            q, k, v = in_heads(self.qkv(x), 3, self.num_heads, scene.turn, turned=2)
+            q, k, v = self._in_heads(self.qkv(x), 2, scene.turn)
             return q, k, v
-        d, weight, bias = self.output.in_features, self.qkv.weight, self.qkv.bias
-        first, rest = (None, None) if bias is None else (bias[:d], bias[d:])
-        asking = x if read is None else states_at(x, read)
-        (q,) = in_heads(F.linear(asking, weight[:d], first), 1, self.num_heads, scene.turn, turned=1)
-        attended = F.linear(x if context is None else context, weight[d:], rest)
-        k, v = in_heads(attended, 2, self.num_heads, scene.turned, turned=1)
+        q = self.queries(x if read is None else states_at(x, read), scene)
+        weight, bias = self.qkv.weight[self.asking :], self.qkv.bias
+        attended = F.linear(x if context is None else context, weight, None if bias is None else bias[self.asking :])
+        k, v = self._in_heads(attended, 1, scene.turned)
         return q, k, v
+
+    def queries(self, x: Float[Tensor, "b t d"], scene: Scene = ALONE) -> Float[Tensor, "b h t c"]:
+        """The queries of a stream, turned, divided among the heads."""
+        bias = None if self.qkv.bias is None else self.qkv.bias[: self.asking]
+        asked = F.linear(x, self.qkv.weight[: self.asking], bias)
+        (q,) = in_heads(asked, 1, self.num_heads, scene.turn, turned=1)
+        return q
+
+    def _in_heads(self, x: Float[Tensor, "b t _"], keys: int, turn: Rotation | None) -> tuple[Tensor, ...]:
+        """So many parts as wide as keys, turned, and the values behind them, all divided among the heads."""
+        if self.key_size == self.head_size:
+            return in_heads(x, keys + 1, self.num_heads, turn, turned=keys)
+        width = keys * self.asking
+        turned = in_heads(x[..., :width], keys, self.num_heads, turn, turned=keys)
+        return *turned, *in_heads(x[..., width:], 1, self.num_heads)
 
     def biased(
         self, q: Float[Tensor, "b h t c"], scene: Scene
@@ -216,9 +241,7 @@ class CrossAttention(MultiHeadAttention):
     def forward(self, x: Float[Tensor, "b t d"], source: Source) -> Float[Tensor, "b t d"]:
         """Attention of all positions to the source, at which a row sees no padding."""
         if source.kept is not None and (kept := source.kept.get(id(self))) is not None:
-            d, bias = self.output.in_features, self.qkv.bias
-            k, v = kept
-            (q,) = in_heads(F.linear(x, self.qkv.weight[:d], None if bias is None else bias[:d]), 1, self.num_heads)
+            (k, v), q = kept, self.queries(x)
         else:
             q, k, v = self.queries_keys_values(x, context=source.states)
             if source.kept is not None:

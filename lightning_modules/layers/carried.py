@@ -14,14 +14,15 @@ from torch import Tensor
 from lightning_modules.batch import Example, Unsupported
 
 _LEAST_ROOM = 32  # positions
+Both = tuple[Float[Tensor, "b h t k"], Float[Tensor, "b h t v"]]  # keys and values
 
 
 class _Room:
-    """Memory for keys and values ``[2 b h room c]``, the first positions of which are filled."""
+    """Memory for keys and values ``[b h room _]``, the first positions of which are filled."""
 
-    def __init__(self, like: Float[Tensor, "b h t c"], size: int) -> None:
-        b, h, _, c = like.shape
-        self.memory, self.filled = like.new_empty(2, b, h, size, c), 0
+    def __init__(self, like: Both, size: int) -> None:
+        self.memory = tuple(part.new_empty(*part.shape[:2], size, part.shape[3]) for part in like)
+        self.size, self.filled = size, 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,26 +32,32 @@ class KeysValues:
     room: _Room | None = None
     length: int = 0
 
-    def followed_by(self, new: Float[Tensor, "2 b h t c"]) -> "KeysValues":
+    def followed_by(self, new: Both) -> "KeysValues":
         """These keys and values and those of the positions after them."""
-        end, room = self.length + new.shape[3], self.room
-        if room is None or room.filled != self.length or room.memory.shape[3] < end:
-            room = _Room(new[0], max(_LEAST_ROOM, 2 * end))
+        end, room = self.length + new[0].shape[2], self.room
+        if room is None or room.filled != self.length or room.size < end:
+            room = _Room(new, max(_LEAST_ROOM, 2 * end))
             if self.room is not None:
-                room.memory[:, :, :, : self.length] = self.both
-        room.memory[:, :, :, self.length : end] = new
+                for memory, before in zip(room.memory, self.both, strict=True):
+                    memory[:, :, : self.length] = before
+        for memory, part in zip(room.memory, new, strict=True):
+            memory[:, :, self.length : end] = part
         room.filled = end
         return KeysValues(room, end)
 
     def rows(self, which: Int[Tensor, " k"]) -> "KeysValues":
         """Those of some rows, in this order."""
-        return KeysValues().followed_by(self.both[:, which]) if self.length else self
+        if not self.length:
+            return self
+        keys, values = self.both
+        return KeysValues().followed_by((keys[which], values[which]))
 
     @property
-    def both(self) -> Float[Tensor, "2 b h s c"]:
+    def both(self) -> Both:
         """Keys and values."""
         assert self.room is not None
-        return self.room.memory[:, :, :, : self.length]
+        keys, values = self.room.memory
+        return keys[:, :, : self.length], values[:, :, : self.length]
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,17 +130,18 @@ class Growing:
     def __init__(self, kept: KeysValues) -> None:
         self.kept = kept
 
-    def __call__(self, k: Float[Tensor, "b h t c"], v: Float[Tensor, "b h t c"]) -> tuple[Tensor, Tensor]:
-        """Keys and values of all positions so far ``[b h s c]``; gradients reach the new ones alone."""
-        before, new = self.kept, torch.stack([k, v])
-        self.kept = before.followed_by(new.detach())
-        if not new.requires_grad:
-            keys, values = self.kept.both
-        elif before.length:
-            keys, values = torch.cat([before.both, new], 3)
-        else:
-            keys, values = new
-        return keys, values
+    def __call__(
+        self, k: Float[Tensor, "b h t k"], v: Float[Tensor, "b h t v"]
+    ) -> tuple[Float[Tensor, "b h s k"], Float[Tensor, "b h s v"]]:
+        """Keys and values of all positions so far; gradients reach the new ones alone."""
+        before = self.kept
+        self.kept = before.followed_by((k.detach(), v.detach()))
+        if not (k.requires_grad or v.requires_grad):
+            return self.kept.both
+        if not before.length:
+            return k, v
+        keys, values = before.both
+        return torch.cat([keys, k], 2), torch.cat([values, v], 2)
 
 
 def _places(before: Carry, rows: int, new: int) -> Int[Tensor, "b t"]:

@@ -1,12 +1,13 @@
-"""Translations of held-out sources at the end of a training: their scores, lengths, copies and repetitions."""
+"""Translations of held-out sources: their scores in a training, and at its end also lengths, copies and repetitions."""
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytorch_lightning as pl
 import torch
 
 from lightning_modules.data.baselines.translations import HeldOutText, heldout_text, words
@@ -50,13 +51,51 @@ def translated(module: Pretrain, data: PretrainingData, system: System) -> Trans
         system: Its settings.
     """
     asked, numbers, text = _asked(data, system)
+    return measured(_written(asked, module, data, system), numbers, text)
+
+
+class AtPoints(pl.Callback):
+    """Adds BLEU and chrF to the held-out measures of each point of a training but the last.
+
+    Those of the last point are measured at the end of the training. Every rank translates all sources, so that none
+    waits for another longer than for a batch. Nothing random is drawn.
+
+    Args:
+        data: The text of the training.
+        system: Its settings.
+    """
+
+    def __init__(self, data: PretrainingData, system: System) -> None:
+        self.data, self.system = data, system
+
+    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Translates with the weights that the losses were measured with, before means are put back."""
+        if trainer.global_step >= self.system.training.last_step:
+            return
+        assert isinstance(pl_module, Pretrain)
+        asked, numbers, text = _asked(self.data, self.system)
+        written = _written(asked, pl_module, self.data, self.system)
+        counted = bleu.counts(written, [text.targets[int(n)] for n in numbers])
+        for name, score in _SCORES.items():
+            value = float(score(getattr(counted, name).sum(axis=0)))
+            pl_module.log(f"heldout.{name}", value, on_epoch=True, batch_size=len(written), sync_dist=True)
+
+
+def at_end(curve: dict[str, list[float]], metrics: Mapping[str, float | bool]) -> None:
+    """Makes the scores at the end of a training the last ones of a curve that has those of the points before."""
+    before = len(curve["step"]) - 1
+    for name in (f"heldout.{score}" for score in _SCORES):
+        curve[name] = [*curve.get(name, [])[:before], float(metrics[name])]
+
+
+def _written(asked: list[list[int]], module: Pretrain, data: PretrainingData, system: System) -> list[str]:
+    """The translations of some sources, detokenised."""
     encoder = Encoder(tokenizer_file(data.data), data.data.tokenizer.kind)
     evaluation = system.evaluation
     translator = Translator.of(module, system, encoder.vocabulary)
     with torch.autocast(module.device.type, torch.bfloat16, enabled=system.training.precision == "bf16"):
         found = translator.translate(asked, Beam(evaluation.beam, evaluation.length_penalty))
-    written = [encoder.fast.decode(best.ids, skip_special_tokens=False).strip() for best in found]
-    return measured(written, numbers, text)
+    return [encoder.fast.decode(best.ids, skip_special_tokens=False).strip() for best in found]
 
 
 def prepare(data: PretrainingData, system: System) -> None:

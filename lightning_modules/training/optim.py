@@ -77,9 +77,9 @@ class Optimizer(Settings):
 
     @property
     def moments(self) -> int:
-        """Tensors of the size of each parameter that it keeps from step to step; of averaged SGD that is the mean."""
+        """Tensors of the size of each parameter that it keeps from step to step."""
         if self.algorithm == "sgd":
-            return 1 if self.nonmonotone_interval else 0
+            return 0
         return 1 if self.algorithm == "adagrad" else 2
 
     def build(self, module: nn.Module, below: float = 1.0) -> torch.optim.Optimizer:
@@ -98,7 +98,7 @@ class Optimizer(Settings):
             shares = [(1.0 if place == 0 else below) / self.rate_divisor**place for place in range(len(layers))]
             groups = parted(groups, layers, [self.peak_lr * share for share in shares])
         if self.algorithm == "sgd":
-            return AveragedSGD(groups, self.peak_lr)
+            return torch.optim.SGD(groups, self.peak_lr)
         if self.algorithm == "adagrad":
             return torch.optim.Adagrad(groups, self.peak_lr, initial_accumulator_value=1.0)
         common = {"lr": self.peak_lr, "betas": (self.beta1, self.beta2), "eps": self.eps}
@@ -234,74 +234,6 @@ class Lamb(torch.optim.Optimizer):
         return updates
 
 
-class AveragedSGD(torch.optim.SGD):
-    """SGD, and from a step on the mean of the weights after each step (ASGD: Polyak and Juditsky 1992).
-
-    ::
-
-        p = p - lr (g + wd p);  mean_k = mean_{k - 1} + (p - mean_{k - 1}) / k
-
-    The mean is that of k weights for k steps. ``torch.optim.ASGD``, which the released code of AWD-LSTM uses, leaves
-    out the first of them. Count and means are in the state, so that an averaging resumes exactly.
-
-    Args:
-        params: Parameters or groups of them.
-        lr: Learning rate.
-    """
-
-    def __init__(self, params: Iterable[Any], lr: float) -> None:
-        super().__init__(params, lr=lr)
-
-    def average(self) -> None:
-        """Averages from the next step on."""
-        for group in self.param_groups:
-            group["averaged"] = 0
-
-    @property
-    def is_averaging(self) -> bool:
-        """Whether a mean was begun."""
-        return "averaged" in self.param_groups[0]
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """One update of all parameters with a gradient; all are in the mean."""
-        loss = super().step(closure)
-        for group in self.param_groups if self.is_averaging else ():
-            group["averaged"] += 1
-            for p in group["params"]:
-                if "mean" not in self.state[p]:
-                    self.state[p]["mean"] = torch.zeros_like(p)
-            means = [self.state[p]["mean"] for p in group["params"]]
-            torch._foreach_lerp_(means, group["params"], 1 / group["averaged"])
-        return loss
-
-    @torch.no_grad()
-    def exchange(self) -> None:
-        """Puts the means in the place of the weights, and the reverse; nothing before there is a mean."""
-        for p, state in self.state.items():
-            if "mean" in state:
-                weights = p.clone()
-                p.copy_(state["mean"])
-                state["mean"].copy_(weights)
-
-    @torch.no_grad()
-    def keep_means(self) -> None:
-        """Makes the weights the means, for good; once or several times."""
-        for p, state in self.state.items():
-            if "mean" in state:
-                p.copy_(state["mean"])
-
-
-def is_nonmonotone(losses: Sequence[float], interval: int) -> bool:
-    """Whether the last of some held-out losses triggers NT-ASGD (Merity et al. 2018, Algorithm 1).
-
-    It does if it is above the least of those before it, the last ``interval`` of these left out.
-    """
-    *before, last = losses
-    earlier = before[: len(before) - interval]
-    return bool(earlier) and last > min(earlier)
-
-
 def _trust_ratios(parameters: list[Tensor], updates: tuple[Tensor, ...]) -> list[Tensor]:
     """The norm of each parameter divided by that of its update."""
     weight, update = (torch.stack(torch._foreach_norm(tensors)) for tensors in (parameters, updates))
@@ -391,6 +323,10 @@ class Schedule(Settings):
         if self.decay == "inverse_sqrt":
             return math.sqrt(max(1, warmup) / (step + 1))
         return 1.0 if self.decay == "constant" else 1.0 - progress
+
+    def peak(self, steps: int) -> int:
+        """The number of steps after which the rate rises no more."""
+        return round(self.warmup_fraction * steps) if self.shape == "warmup" else self._rise(steps) + 1
 
     def beta1(self, usual: float, step: int, steps: int) -> float:
         """The decay rate of the first moment at a step, where it is ``usual`` at both ends of a cycle."""

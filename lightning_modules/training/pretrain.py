@@ -16,16 +16,9 @@ from lightning_modules.config import ConfigError, Problem
 from lightning_modules.objectives import Objectives
 from lightning_modules.objectives.distillation import Taught, Teacher
 from lightning_modules.training import ranks, shards
+from lightning_modules.training.averaging import MeanWeights, is_nonmonotone
 from lightning_modules.training.carries import Carries
-from lightning_modules.training.optim import (
-    AveragedSGD,
-    Optimizer,
-    Schedule,
-    check_clipping,
-    clip,
-    is_nonmonotone,
-    scheduled,
-)
+from lightning_modules.training.optim import Optimizer, Schedule, check_clipping, clip, scheduled
 from lightning_modules.training.terms import Logged, RunningLosses, share
 
 _SUB_LAYER = re.compile(r"(?P<start>backbone\.blocks\.)(?P<layer>\d+)\.(?P<kind>\w+)(?P<rest>\..*)")
@@ -50,11 +43,13 @@ class Pretrain(pl.LightningModule):
         heldout_memory: Positions that the model remembers on held-out text; by default as many as in training.
         usual_length: Positions of a step at which the rate is that of the schedule, which is multiplied by those of the
             step over these; None for a rate that does not depend on them.
+        averaged_steps: The numbers of steps after which the weights are added to a mean.
         heldout_losses: The held-out loss of each evaluation so far, if the optimiser reads it.
     """
 
     heldout_memory: int | None = None
     usual_length: int | None = None
+    averaged_steps: range = range(0)
 
     def __init__(
         self,
@@ -121,6 +116,14 @@ class Pretrain(pl.LightningModule):
                 group["lr"] *= self._positions / self.usual_length
         self.logged.write(self, optimizer, "train.loss")
 
+    def optimizer_step(self, *given: Any, **named: Any) -> None:
+        """An update of the weights, which are added to their mean where it has those after this step."""
+        super().optimizer_step(*given, **named)
+        mean = MeanWeights(self.trainer.optimizers[0])
+        is_due = self.trainer.global_step + 1 in self.averaged_steps  # which counts this step only afterwards
+        if is_due or (self.optimizer_settings.nonmonotone_interval and mean.is_begun):
+            mean.add()
+
     def training_loss(self) -> dict[str, float]:
         """Mean loss of each term since the last call, over all ranks, each of which calls it.
 
@@ -147,28 +150,27 @@ class Pretrain(pl.LightningModule):
     def on_validation_epoch_end(self) -> None:
         """Puts the weights back, before a checkpoint is written, and lets the optimiser average if it is time."""
         self._exchange()
-        optimizer, interval = self._averaging(), self.optimizer_settings.nonmonotone_interval
-        if optimizer is None or not interval:
+        mean, interval = self._mean(), self.optimizer_settings.nonmonotone_interval
+        if mean is None or not interval:
             return
         self.heldout_losses.append(sum(total / max(count, 1.0) for total, count in self._sums.values()))
-        if not optimizer.is_averaging and is_nonmonotone(self.heldout_losses, interval):
-            optimizer.average()
+        if not mean.is_begun and is_nonmonotone(self.heldout_losses, interval):
+            mean.begin()
 
     def on_fit_end(self) -> None:
         """Keeps the mean of the weights, if there is one."""
-        if (optimizer := self._averaging()) is not None:
-            optimizer.keep_means()
+        if (mean := self._mean()) is not None:
+            mean.keep()
 
     def _exchange(self) -> None:
-        if (optimizer := self._averaging()) is not None:
-            optimizer.exchange()
+        if (mean := self._mean()) is not None:
+            mean.exchange()
 
-    def _averaging(self) -> AveragedSGD | None:
-        """The optimiser of a training, if it can average and this is no trial before it."""
+    def _mean(self) -> MeanWeights | None:
+        """The mean of the weights of a training, if this is no trial before it."""
         trainer = self.trainer
         fits = trainer.state.fn == "fit" and not trainer.sanity_checking
-        optimizer = trainer.optimizers[0] if fits and trainer.optimizers else None
-        return optimizer if isinstance(optimizer, AveragedSGD) else None
+        return MeanWeights(trainer.optimizers[0]) if fits and trainer.optimizers else None
 
     def on_validation_end(self) -> None:
         """Drops what the evaluation carried."""

@@ -4,7 +4,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
@@ -216,6 +216,7 @@ def trainer(
     run_id: str = "",
     logger: Logger | None = None,
     accelerator: Literal["cpu", "cuda"] | None = None,
+    callbacks: Sequence[pl.Callback] = (),
 ) -> pl.Trainer:
     """The Trainer for a recorder's course; its own files go below ``folder``. All ranks share its steps.
 
@@ -229,6 +230,7 @@ def trainer(
         run_id: The training, which its checkpoints name.
         logger: Gets the losses and the rate as often as the recorder reads them; None for no live curve.
         accelerator: Another choice.
+        callbacks: Those that act before the recorder.
     """
     course = recorder.course
     return pl.Trainer(
@@ -239,7 +241,7 @@ def trainer(
         val_check_interval=course.every * course.micro_batches,
         check_val_every_n_epoch=None,
         num_sanity_val_steps=0,
-        callbacks=[recorder, RandomState()],
+        callbacks=[*callbacks, recorder, RandomState()],
         plugins=[AtomicCheckpoints(execution, run_id), ranks.Processes(execution.devices)],
         accelerator=accelerator or ("cuda" if torch.cuda.is_available() else "cpu"),
         devices=execution.devices,

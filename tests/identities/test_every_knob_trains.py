@@ -21,6 +21,7 @@ ROWS = {
     "model.sharing": ("none", "all"),
     "model.sharing_groups": (1, 2),
     "model.num_heads": (2, 4),
+    "model.key_size": (8, 4),
     "model.ffn_size": (64, 32),
     "model.norm": ("post", "pre"),
     "model.activation": ("gelu", "relu"),
@@ -179,6 +180,8 @@ ROWS = {
     "training.start": ({}, {"training.steps": 4}),
     "training.vocabulary": None,  # of a start with another tokenizer: tests/end_to_end/test_continued.py
     "training.clip_norm": (0.0, 0.05),
+    "training.averaged_checkpoints": (1, 2),
+    "training.averaging_interval": (0.015, 0.3),
     "training.precision": ("fp32", "bf16"),
     "training.kept_as": ("fp32", "bf16"),  # seen in the metrics
     "evaluation.sequences": (16, 12),
@@ -187,6 +190,7 @@ ROWS = {
     "evaluation.pairs": (0, 8),  # seen in the metrics
     "evaluation.neighbours": (0, 8),  # seen in the metrics
     "evaluation.translations": None,  # measured once a training has ended: tests/end_to_end/test_translation.py
+    "evaluation.translate_at": None,
     "evaluation.beam": None,
     "evaluation.length_penalty": None,
     "evaluation.words": None,  # measured once a training has ended; see tests/unit/measures/test_per_byte.py
@@ -285,6 +289,7 @@ BASES = {
     "schedule.low_beta1": {"schedule.shape": "one_cycle"},
     "schedule.by_length": {**STREAM, "model.max_positions": 48, "format.lengths": "drawn"},
     "training.bucket_steps": {"training.batch_by": "tokens"},
+    "training.averaging_interval": {"training.averaged_checkpoints": 2},
     "training.warm_start": {"model.num_layers": 2},
     "evaluation.pairs": SENTENCE,
 }

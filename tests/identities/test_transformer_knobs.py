@@ -5,6 +5,7 @@ import torch
 
 from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Example, Visibility
+from lightning_modules.config import ConfigError
 from lightning_modules.layers.attention import attend, attention_bias, explicit_attention
 from lightning_modules.layers.positions import sided_linear_bias, sided_slopes
 from lightning_modules.systems import ROBERTA_BASE
@@ -150,10 +151,11 @@ def test_a_side_is_a_side():
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("biased", [False, True])
-def test_kernels_agree(masked, biased):
+@pytest.mark.parametrize("values", [8, 5])
+def test_kernels_agree(masked, biased, values):
     """The explicit products and torch's fused kernel give the same numbers and gradients."""
     torch.manual_seed(0)
-    q, k, v = (torch.randn(2, 3, 7, 8, dtype=torch.float64) for _ in range(3))
+    q, k, v = (torch.randn(2, 3, 7, width, dtype=torch.float64) for width in (8, 8, values))
     mask = torch.rand(2, 1, 7, 7) > 0.3 if masked else None
     if mask is not None:
         mask[..., 0] = True
@@ -167,3 +169,58 @@ def test_kernels_agree(masked, biased):
         results.append([out, *(x.grad for x in inputs)])
     for one, two in zip(*results, strict=True):
         assert torch.allclose(one, two, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide"),
+    [
+        ({"key_size": 5}, {}),  # of values of 16
+        ({"key_size": 5, "attention_biases": False, "positions": "linear_bias"}, {"attention_biases": False}),
+        ({}, {"key_size": 24}),
+    ],
+)
+def test_keys_with_zeros_behind_them_compare_as_keys_without(narrow, wide):
+    """Products are equal, and the root by which they are divided is that of the width of a key."""
+    torch.manual_seed(0)
+    form = TINY.but(init_std=0.3, **narrow)
+    less, more = form.build(50).double().eval(), form.but(**{"key_size": None, **wide}).build(50).double().eval()
+    weights, full = less.state_dict(), more.state_dict()
+    small, large = (model.blocks[0]["attention"].function.key_size for model in (less, more))
+    for name, tensor in weights.items():
+        if "attention.function.qkv" not in name:
+            full[name] = tensor
+            continue
+        *keys, values = tensor.split([2 * small, 2 * small, 32])
+        parts = []
+        for part, scale in zip(keys, ((large / small) ** 0.5, 1.0), strict=True):
+            heads = part.unflatten(0, (2, small)) * scale
+            parts.append(torch.cat([heads, heads.new_zeros(2, large - small, *heads.shape[2:])], 1).flatten(0, 1))
+        full[name] = torch.cat([*parts, values])
+    more.load_state_dict(full)
+    example = Example.of(make_tokens())
+    with torch.no_grad():
+        assert torch.allclose(less(example).last, more(example).last, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"key_size": 0}, "key_size"),
+        ({"key_size": 8, "positions": "relative"}, "vectors that positions relative adds to queries.*= 16: leave"),
+        ({"key_size": 8, "positions": "relative_learned"}, "positions relative_learned adds"),
+        ({"key_size": 8, "segment_relation": True}, "vectors that segment_relation adds to queries"),
+        ({"key_size": 5, "positions": "rotary"}, "rotary_size 5 must be even .* key_size 5"),
+        ({"key_size": 4, "positions": "rotary", "rotary_size": 6}, "at most the size of a head, key_size 4"),
+    ],
+)
+def test_a_width_that_keys_cannot_have_is_refused_by_name(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        TINY.but(**changes)
+
+
+def test_a_width_of_keys_that_is_that_of_values_is_none():
+    for positions in ("learned", "relative"):
+        form = TINY.but(positions=positions)
+        assert form.but(key_size=16).essence() == form.essence()
+    plain, same = (TINY.but(key_size=size).build(50).state_dict() for size in (None, 16))
+    assert [tensor.shape for tensor in plain.values()] == [tensor.shape for tensor in same.values()]

@@ -26,6 +26,7 @@ FORMS = {
     "distances": {"positions": "relative", "sharing": "all"},
     "own table": {"source_embeddings": "own"},
     "narrow table": {"embedding_size": 8},
+    "narrow keys": {"key_size": 3},
 }
 RECURRENT_FORMS = {
     "dot": {"attention": "dot"},
@@ -102,9 +103,10 @@ def test_a_loss_has_no_gradient_from_later_targets_nor_from_padding(network):
 def test_a_pair_has_its_loss_whatever_is_beside_it(network):
     tokens = pairs(SOURCES, TARGETS)
     whole = nats(network, tokens)
-    order = torch.tensor([2, 0, 3, 1])
-    turned = Example.of(tokens).rows(order).inputs
-    assert equal(nats(network, turned), [whole[n] for n in order])
+    by_length = torch.tensor(SOURCES).argsort()
+    for order in (torch.tensor([2, 0, 3, 1]), by_length):
+        turned = Example.of(tokens).rows(order).inputs
+        assert equal(nats(network, turned), [whole[n] for n in order])
     for row in range(len(SOURCES)):
         alone = Example.of(tokens).rows(torch.tensor([row])).inputs
         assert equal(nats(network, alone), whole[row : row + 1])
@@ -200,7 +202,7 @@ def test_what_is_no_pair_is_refused_by_name(form):
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"encoder_layers": 3}, {"ffn_size": 40, "num_layers": 1}, {"embedding_size": 8}]
+    "changes", [{}, {"encoder_layers": 3}, {"ffn_size": 40, "num_layers": 1}, {"embedding_size": 8}, {"key_size": 3}]
 )
 def test_flops_are_those_of_torchs_counter(changes):
     form = settings(**changes)

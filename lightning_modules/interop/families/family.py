@@ -48,7 +48,8 @@ _ENCODER = {
 }  # fmt: skip
 # knobs of the backbone that no family has, and what they must be
 PLAIN = {"memory_length": (0,), "same_length": (False,), "attention_biases": (True,), "embedding_scale": (False,),
-         "segment_relation": (False,), "query_stream": (False,), "languages": ((),)}  # fmt: skip
+         "segment_relation": (False,), "query_stream": (False,), "languages": ((),),
+         "key_size": (None,)}  # fmt: skip
 _OURS = re.compile(r"backbone\.blocks\.(?P<layer>\d+)\.(?P<part>.+)\.(?P<kind>\w+)")
 
 

@@ -20,6 +20,8 @@ WAYS = {
     "relative": {"positions": "relative", "norm": "pre", "query_biases": "layer", "clamp_length": 9},
     "learned distances": {"positions": "relative_learned", "max_positions": 8, "memory_length": 6, "same_length": True},
     "pre-norm": {"norm": "pre"},
+    "narrow keys": {"key_size": 2},
+    "wide keys, rotary": {"key_size": 12, "positions": "rotary"},
     "pre-norm, sided bias": {"norm": "pre", "positions": "sided_linear_bias"},
     "shared": {"sharing": "all", "embedding_size": 16},
     "half shared, rotary": {"sharing": "attention", "sharing_groups": 2, "num_layers": 4, "positions": "rotary"},

@@ -1,6 +1,7 @@
 """``ablations translate``: what a trained run answers, and what is refused before weights are read."""
 
 import json
+import shutil
 
 import pytest
 import yaml
@@ -78,6 +79,13 @@ def test_a_run_translates_each_sentence_and_refuses_what_it_cannot_read(run, tmp
         code, said = ask(tmp_path, *words)
         assert code == 2
         assert wanted in " ".join(said.split())
+    shutil.rmtree(tmp_path / "text")
+    for file in (tmp_path / "cache").rglob("tokenizer.json"):
+        file.unlink()
+    code, said = ask(tmp_path, run[:8], "a dog.")  # the vocabulary is gone, and the text that it was made from
+    assert code == 2
+    assert said.startswith("No file matches")
+    assert said.count("\n") == 1
     generated = CliRunner().invoke(app, ["generate", run[:8], "--results-dir", str(tmp_path / "results")])
     assert generated.exit_code == 2
     assert "ablations translate" in " ".join(generated.output.replace("│", " ").split())

@@ -86,6 +86,7 @@ def test_a_bad_name_is_refused_when_it_is_named(name, message):
     with pytest.raises(ConfigError, match=message) as error:
         Data().but(corpora=[name])
     assert len(error.value.problems) == 1
+    assert "\n" not in error.value.problems[0].message
 
 
 @pytest.mark.parametrize(
@@ -102,8 +103,9 @@ def test_a_bad_name_is_refused_when_it_is_named(name, message):
 def test_uneven_files_and_empty_lines_are_refused_by_number(files, changed, message):
     for name, lines in changed.items():
         put(files / name, lines)
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=message) as error:
         read(f"lines:en-de:{files}/*")
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -116,8 +118,9 @@ def test_uneven_files_and_empty_lines_are_refused_by_number(files, changed, mess
     ],
 )
 def test_bad_lines_of_a_table_are_refused_by_number(tmp_path, lines, message):
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=message) as error:
         read(f"tsv:en-de:{put(tmp_path / 't.tsv', lines)}")
+    assert "\n" not in str(error.value)
 
 
 def test_verses_that_a_language_lacks_are_left_out_and_whole_chapters_held_out(tmp_path, monkeypatch):

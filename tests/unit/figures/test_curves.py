@@ -128,6 +128,18 @@ def test_losses_of_another_kind_have_curves_and_baselines_of_their_own():
     assert grid_figures.curves(Measurements(make_grid(), cells[:1], records), metric="heldout.next_loss") is None
 
 
+def test_scores_of_translations_at_each_point_have_a_curve():
+    cells = [make_cell({RATE: rate}, 2) for rate in (0.15, 0.4, 0.8)]
+    curve = {"tokens": [10, 100, 1000], "heldout.bleu": [1, 5, 9], "heldout.loss": [9, 9, 9]}
+    records = {}
+    for cell in cells:
+        records |= losses(cell, [4.0, 4.1], curve=curve)
+    score, apart = grid_figures.curves(Measurements(make_grid(), cells, records), metric="heldout.bleu").axes
+    assert score.get_ylabel() == "bleu of held-out translations (points)\nhigher is better"
+    assert apart.get_ylabel().startswith("minus that of the baseline (points)")
+    assert [list(line.get_ydata()) for line in score.lines if line.get_linewidth() == 2.2] == [[1, 5, 9]] * 3
+
+
 def test_cells_that_share_their_pretraining_are_one_curve():
     figure = grid_figures.curves(Measurements(*make_mixtures()))
     (axes,) = figure.axes

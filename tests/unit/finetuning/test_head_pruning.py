@@ -24,6 +24,7 @@ MODELS = {
     "norm before, rotary": {
         "model.num_layers": 2, "model.num_heads": 4, "model.norm": "pre", "model.positions": "rotary",
     },
+    "narrow keys": {"model.num_layers": 2, "model.num_heads": 4, "model.key_size": 3},
     "no biases": {"model.num_layers": 2, "model.num_heads": 4, "model.attention_biases": False},
     "shared": {"model.num_layers": 3, "model.num_heads": 4, "model.sharing": "all"},
     "two stacks": {"model.num_layers": 4, "model.num_heads": 2, "model.direction": "two_way"},
@@ -100,12 +101,9 @@ def test_removing_heads_equals_masking_them_with_fewer_parameters(tiny, changes,
     heads.remove(numbers)
     left, expected = backbone(example).last, masked(example).last
     torch.testing.assert_close(left, expected, rtol=0, atol=1e-10)
-    width, size, biases = (
-        run.system.model.hidden_size,
-        attentions(backbone)[0].head_size,
-        run.system.model.attention_biases,
-    )
-    each = 4 * width * size + 3 * size * biases
+    width, biases, layer = run.system.model.hidden_size, run.system.model.attention_biases, attentions(backbone)[0]
+    keys, values = layer.key_size, layer.head_size
+    each = 2 * width * (keys + values) + (2 * keys + values) * biases
     assert before - sum(p.numel() for p in backbone.parameters()) == each * len(numbers)
     assert sorted(n for layer in heads.left for n in layer) == sorted(
         set(range(run.system.model.total_heads)) - numbers

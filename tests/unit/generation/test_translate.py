@@ -18,6 +18,7 @@ FORMS = {
     "before": {"norm": "pre"},
     "rotary": {"positions": "rotary"},
     "biases": {"positions": "linear_bias"},
+    "narrow keys": {"key_size": 3},
     "lstm": {"attention": "general"},
     "lstm without attention": {"attention": "none"},
 }

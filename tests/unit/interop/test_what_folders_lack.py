@@ -15,6 +15,7 @@ from tests.messages import naming
         {"model.memory_length": 4, "model.same_length": True},
         {"model.attention_biases": False},
         {"model.embedding_scale": True},
+        {"model.key_size": 32},
         {"model.positions": "relative"},
         {"objectives.lm.cutoffs": [20]},
     ],

@@ -1,4 +1,4 @@
-"""NT-ASGD: what is averaged, from when on, and that a training which is killed ends in the same bits."""
+"""Means of weights, by NT-ASGD and of the last checkpoints: what is averaged, from when on, and after a kill."""
 
 import copy
 
@@ -7,8 +7,10 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+from lightning_modules.config import ConfigError
 from lightning_modules.pretraining import fit
-from lightning_modules.training.optim import AveragedSGD, Optimizer, is_nonmonotone
+from lightning_modules.training.averaging import MeanWeights, is_nonmonotone
+from lightning_modules.training.optim import Optimizer
 from lightning_modules.training.pretrain import Pretrain
 from lightning_modules.training.recorder import Interrupted
 from lightning_modules.training.weights import WEIGHTS
@@ -48,14 +50,13 @@ def test_the_mean_has_the_weights_after_the_first_step_too():
     start = torch.ones(3, dtype=torch.float64)
     seen = by_hand(start, gradients, 0.1, 0.01)
     ours, theirs = nn.Parameter(start.clone()), nn.Parameter(start.clone())
-    optimizer = AveragedSGD([{"params": [ours], "weight_decay": 0.01}], 0.1)
+    optimizer = torch.optim.SGD([{"params": [ours], "weight_decay": 0.01}], 0.1)
     other = torch.optim.ASGD([theirs], lr=0.1, lambd=0.0, t0=0.0, weight_decay=0.01)
     for number, gradient in enumerate(gradients):
-        if number == 2:
-            optimizer.average()
         ours.grad = theirs.grad = gradient
         optimizer.step()
         if number >= 2:
+            MeanWeights(optimizer).add()
             other.step()
         else:
             with torch.no_grad():
@@ -67,23 +68,59 @@ def test_the_mean_has_the_weights_after_the_first_step_too():
 
 def test_weights_and_means_are_exchanged_and_kept():
     weight, idle = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.ones(2))
-    optimizer = AveragedSGD([{"params": [weight, idle], "weight_decay": 0.0}], 1.0)
-    optimizer.exchange()  # there is nothing to exchange
+    optimizer = torch.optim.SGD([{"params": [weight, idle], "weight_decay": 0.0}], 1.0)
+    mean = MeanWeights(optimizer)
+    mean.exchange()  # there is nothing to exchange
     weight.grad = torch.ones(2)
-    optimizer.average()
-    optimizer.step()
-    optimizer.step()
-    optimizer.exchange()
-    assert (weight.tolist(), idle.tolist()) == ([-1.5, -1.5], [1.0, 1.0])
-    optimizer.exchange()
-    assert weight.tolist() == [-2.0, -2.0]
-    again = AveragedSGD([{"params": [weight, idle], "weight_decay": 0.0}], 1.0)
-    again.load_state_dict(copy.deepcopy(optimizer.state_dict()))
-    assert again.is_averaging
-    again.step()
+    mean.begin()
     for _ in range(2):
-        again.keep_means()
+        optimizer.step()
+        mean.add()
+    mean.exchange()
+    assert (weight.tolist(), idle.tolist()) == ([-1.5, -1.5], [1.0, 1.0])
+    mean.exchange()
+    assert weight.tolist() == [-2.0, -2.0]
+    again = torch.optim.SGD([{"params": [weight, idle], "weight_decay": 0.0}], 1.0)
+    again.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    assert MeanWeights(again).is_begun
+    again.step()
+    MeanWeights(again).add()
+    for _ in range(2):
+        MeanWeights(again).keep()
         assert weight.tolist() == [-2.0, -2.0]  # the mean of -1, -2 and -3
+
+
+@pytest.mark.parametrize("algorithm", ["adamw", "lamb", "sgd", "adagrad"])
+@pytest.mark.parametrize("corrected", [True, False])
+def test_every_optimiser_has_a_mean_and_goes_on_as_without(algorithm, corrected):
+    def stepped(averaged, resumed=False):
+        torch.manual_seed(0)
+        layer, idle = nn.Linear(3, 2), nn.Linear(2, 2)
+        both = nn.ModuleList([layer, idle])
+        settings = Optimizer(algorithm=algorithm, peak_lr=0.1, bias_correction=corrected)
+        optimizer, seen = settings.build(both), []
+        for number in range(6):
+            late = idle if number == 5 else None  # which then has its first gradient
+            optimizer.zero_grad()
+            out = layer(torch.randn(4, 3))
+            (out if late is None else late(out)).square().sum().backward()
+            optimizer.step()
+            seen.append([p.detach().clone() for p in layer.parameters()])
+            if number in averaged:
+                MeanWeights(optimizer).add()
+            if resumed and number == 3:
+                state, optimizer = copy.deepcopy(optimizer.state_dict()), settings.build(both)
+                optimizer.load_state_dict(state)
+        return optimizer, list(layer.parameters()), seen
+
+    _, _, alone = stepped(())
+    for resumed in (False, True):
+        optimizer, weights, seen = stepped((1, 3, 5), resumed)
+        pairs = [(a, b) for one, other in zip(alone, seen, strict=True) for a, b in zip(one, other, strict=True)]
+        assert all(torch.equal(a, b) for a, b in pairs)
+        for place, p in enumerate(weights):
+            mean = torch.stack([seen[n][place] for n in (1, 3, 5)]).mean(0)
+            assert torch.allclose(optimizer.state[p]["mean"], mean, atol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -104,22 +141,25 @@ def test_when_a_loss_triggers(losses, interval, expected):
 
 
 def watched(monkeypatch):
-    """The step at which averaging begins, and the weights after each step."""
+    """The steps after which averaging begins, and the weights after each step."""
     begun, seen = [], []
-    average, step = AveragedSGD.average, AveragedSGD.step
+    begin, step = MeanWeights.begin, Pretrain.optimizer_step
 
-    def begin(optimizer):
+    def noted(mean):
         begun.append(len(seen))
-        average(optimizer)
+        begin(mean)
 
-    def stepped(optimizer, closure=None):
-        loss = step(optimizer, closure)
-        seen.append([p.detach().clone() for group in optimizer.param_groups for p in group["params"]])
-        return loss
+    def stepped(module, *given, **named):
+        step(module, *given, **named)
+        seen.append({name: p.detach().clone() for name, p in module.named_parameters()})
 
-    monkeypatch.setattr(AveragedSGD, "average", begin)
-    monkeypatch.setattr(AveragedSGD, "step", stepped)
+    monkeypatch.setattr(MeanWeights, "begin", noted)
+    monkeypatch.setattr(Pretrain, "optimizer_step", stepped)
     return begun, seen
+
+
+def mean_of(seen):
+    return {name: torch.stack([after[name] for after in seen]).mean(0) for name in seen[0]}
 
 
 def test_the_recorded_curve_says_when_and_the_mean_is_kept(awd, tmp_path, monkeypatch):
@@ -130,20 +170,81 @@ def test_the_recorded_curve_says_when_and_the_mean_is_kept(awd, tmp_path, monkey
     assert begun == due[:1]
     assert 2 < begun[0] < 38
     weights = load_file(tmp_path / WEIGHTS)
-    module = awd.build(0)
-    order = [p for group in module.optimizer_settings.build(module).param_groups for p in group["params"]]
-    names = {id(p): name for name, p in module.named_parameters()}
     assert len(seen) == 40
-    for place, p in enumerate(order):
-        mean = torch.stack([after[place] for after in seen[begun[0] :]]).mean(0)
-        assert torch.allclose(weights[names[id(p)]], mean, atol=1e-6)
-        assert not torch.equal(weights[names[id(p)]], seen[-1][place])
+    for name, mean in mean_of(seen[begun[0] :]).items():
+        assert torch.allclose(weights[name], mean, atol=1e-6)
+        assert not torch.equal(weights[name], seen[-1][name])
     assert trained.metrics["heldout.next_loss"] == curve[-1]  # measured with the mean, as it is kept
 
 
-@pytest.mark.parametrize("stop", [1, 7, 23, 37, 39, 40])  # 40 is the last step
-def test_a_killed_training_ends_in_the_same_bits(awd, tmp_path, stop):
-    straight = fit(awd, 0, tmp_path / "straight")
+@pytest.fixture
+def last_ones(tiny):
+    """A small BERT, the mean of whose last checkpoints of 40 steps is kept: after 24, 28, 32, 36 and 40."""
+    steps = {"training.steps": 40, "training.batch_size": 4, "optimizer.peak_lr": 1e-2, "evaluation.points": 5}
+    return tiny.but(**steps, **{"training.averaged_checkpoints": 5, "training.averaging_interval": 0.1})
+
+
+def test_the_last_checkpoints_are_averaged(last_ones, tmp_path, monkeypatch):
+    _, seen = watched(monkeypatch)
+    trained, weights = fit(last_ones, 0, tmp_path), load_file(tmp_path / WEIGHTS)
+    for name, mean in mean_of(seen[23::4]).items():
+        assert torch.allclose(weights[name], mean, atol=1e-6), name
+    assert any(not torch.equal(weights[name], after) for name, after in seen[-1].items())
+    del seen[:]
+    plain = fit(last_ones.but(**{"training.averaged_checkpoints": 1}), 0, tmp_path / "plain")
+    assert all(torch.equal(load_file(tmp_path / "plain" / WEIGHTS)[name], after) for name, after in seen[-1].items())
+    kept, last = (one.curve["heldout.loss"] for one in (trained, plain))
+    assert kept[:3] == last[:3]  # after 8, 16 and 24 steps: the mean of one checkpoint is that one
+    assert all(a != b for a, b in zip(kept[3:], last[3:], strict=True))
+    assert trained.metrics["heldout.loss"] == kept[-1]
+    assert trained.curve["train.mlm"] == plain.curve["train.mlm"]  # the training itself is not changed
+
+
+@pytest.mark.parametrize("algorithm", ["lamb", "sgd"])
+def test_what_is_averaged_does_not_depend_on_the_evaluations(last_ones, tmp_path, algorithm):
+    system = last_ones.but(**{"optimizer.algorithm": algorithm})
+    for points in (1, 20):
+        fit(system.but(**{"evaluation.points": points}), 0, tmp_path / str(points))
+    one, two = (load_file(tmp_path / str(points) / WEIGHTS) for points in (1, 20))
+    assert all(torch.equal(two[name], tensor) for name, tensor in one.items())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"training.averaged_checkpoints": 0}, "training.averaged_checkpoints"),
+        ({"training.averaging_interval": 1.0}, "training.averaging_interval"),
+        (
+            {"schedule.warmup_fraction": 0.7},
+            "averaged_checkpoints 5, every 4 of 40 steps, begin at step 24, and the learning rate rises until step 28: "
+            "set it to at most 4, or lower training.averaging_interval",
+        ),
+        ({"schedule.shape": "slanted", "schedule.warmup_fraction": 0.6}, "rises until step 25"),
+        ({"schedule.shape": "one_cycle", "schedule.warmup_fraction": 0.6}, "rises until step 25"),
+        ({"training.averaging_interval": 0.3}, "every 12 of 40 steps, begin at step -8.*set it to at most 4"),
+        ({"training.stop_after": 16}, "every 4 of 16 steps, begin at step 0"),
+        (
+            {"optimizer.algorithm": "sgd", "optimizer.nonmonotone_interval": 2},
+            "averaged_checkpoints 5 and optimizer.nonmonotone_interval both average weights",
+        ),
+    ],
+)
+def test_what_cannot_be_averaged_is_refused_by_name(last_ones, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        last_ones.but(**changes)
+
+
+def test_averaging_is_part_of_a_run_only_where_there_is_one(last_ones, tiny):
+    assert tiny.but(**{"training.averaging_interval": 0.1}).essence() == tiny.essence()
+    assert last_ones.but(**{"training.averaging_interval": 0.05}).essence() != last_ones.essence()
+    assert last_ones.but(**{"schedule.warmup_fraction": 0.6}).training.averaged_steps.start == 24  # just at the peak
+
+
+@pytest.mark.parametrize("which", ["awd", "last_ones"])
+@pytest.mark.parametrize("stop", [1, 7, 23, 24, 37, 39, 40])  # 40 is the last step
+def test_a_killed_training_ends_in_the_same_bits(request, tmp_path, which, stop):
+    system = request.getfixturevalue(which)
+    straight = fit(system, 0, tmp_path / "straight")
     made = 0
 
     def stopped():
@@ -152,9 +253,9 @@ def test_a_killed_training_ends_in_the_same_bits(awd, tmp_path, stop):
         return made == stop
 
     with pytest.raises(Interrupted):
-        fit(awd, 0, tmp_path / "killed", stop=stopped)
+        fit(system, 0, tmp_path / "killed", stop=stopped)
     torch.manual_seed(999)
-    resumed = fit(awd, 0, tmp_path / "killed")
+    resumed = fit(system, 0, tmp_path / "killed")
     expected, found = (load_file(tmp_path / name / WEIGHTS) for name in ("straight", "killed"))
     assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
     assert (resumed.curve, resumed.metrics) == (straight.curve, straight.metrics)
