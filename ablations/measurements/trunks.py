@@ -59,7 +59,6 @@ def _origin(run: Run, roots: Set[str]) -> str:
     """The id of the first trunk behind a run, `FROM_SCRATCH`, or nothing for what is new itself.
 
     That is a fine-tuning of random weights, and a model that takes over parts of another one.
-
     A trunk that is itself fine-tuned or read is the origin of its arms: what it adds to continue it is one question.
     """
     pretrained = _pretraining(run)
