@@ -60,7 +60,7 @@ class Training(Settings):
     )
     start_parts: dict[str, str] | None = knob(
         None,
-        "Part of the model -> part of the model in start that it starts from, where the two are of other kinds. All "
+        "Part of the model -> part of the model in start that it starts from. The two may be of other kinds. All "
         "other parts are random. XLM's translators have {words: words, positions: positions, encoder: layers, decoder: "
         "layers, output: output}, and a new source_attention. A mapping that names nothing is a random start. By "
         "default all is taken over.",

@@ -11,6 +11,7 @@ from ablations.commands.cli import app
 from ablations.core.store import Records
 from ablations.measurements import trunks
 from ablations.planning import grids
+from ablations.planning.cells import Workshop, layout
 from ablations.planning.plan import plan
 from ablations.running.estimate import retrained
 from ablations.running.execute import execute
@@ -260,6 +261,17 @@ def test_parents_are_planned_trained_once_and_trained_again_where_weights_are_lo
     assert {run.id for run in retrained(left, records)} == {found.trunks[0].id}
     assert execute(left, records, "inline").outcomes == {"done": 8}
     assert records.get(child.id).metrics == record.metrics
+
+
+@pytest.mark.parametrize("scale", ["laptop", "paper", "smoke"])
+def test_the_random_arm_with_more_steps_has_the_flops_of_both_trainings(scale):
+    grid = grids.read("translation_start")
+    found = layout(grid, scale)
+    shop = Workshop(grid, scale, found.baseline)
+    systems = {values["start"]: shop.system(values) for values in found.kept}
+    both, longer = systems["encoder and decoder"], systems["random, same FLOPs"]
+    assert longer.flops() == pytest.approx(both.flops() + both.ancestor().flops(), rel=0.02)
+    assert len({system.parameters() for system in systems.values()}) == 1
 
 
 # --- what a parent of another kind has from its child
