@@ -478,9 +478,11 @@ def _described(path: str, system: System) -> str | None:
     described = system.get(path)
     if described is None:
         return None
+    if not system.resolved().get(path):
+        return "none"
     own = {inner: value for inner, value in described.items() if as_data(system.get(inner)) != value}
     others = formatting.value_text(path, {inner: value for inner, value in own.items() if value not in ([], None)})
-    return f"another training ({others})" if others else "another training" if described else "none"
+    return f"another training ({others})" if others else "another training"
 
 
 def _later_changes(baseline: Cell, cell: Cell) -> dict[str, tuple[Any, Any]]:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lightning_modules import cached
+from lightning_modules import cached, parts
 from lightning_modules.backbones import Transformer
 from lightning_modules.backbones.backbone import only
 from lightning_modules.backbones.chosen_layers import chosen_layers
@@ -36,7 +36,7 @@ from lightning_modules.training import ranks, shards
 from lightning_modules.training.checkpoint import resumable
 from lightning_modules.training.execution import ALONE, Execution, compiled, recompute_layers
 from lightning_modules.training.loggers import logger
-from lightning_modules.training.pretrain import Pretrain, remapped, stacked, taken_over
+from lightning_modules.training.pretrain import Pretrain, filled, remapped, stacked, taken_over
 from lightning_modules.training.recorder import (
     CHECKPOINT,
     Course,
@@ -120,6 +120,8 @@ def fit(
         return Fitted()
     fitted = _fitted(system, data, recorder, recorder.elapsed())
     fitted.execution = executed(data.provenance, module)
+    if named := system.training.start_parts:
+        fitted.execution["start"] = parts.listed(named, system.model, module.state_dict())
     module.to(lightning.strategy.root_device)  # Lightning moves it to the CPU after training
     if system.training.kept_as == "bf16":
         round_weights(module)  # behind the last checkpoint, so that what is resumed is rounded once
@@ -199,14 +201,17 @@ def _check(system: System, execution: Execution) -> None:
 
 def _initial(system: System, ancestor: System, start: Path | None, module: Pretrain) -> dict[str, Tensor]:
     """The weights of a new module at step 0, from those of its ancestor."""
-    knob = "start" if system.training.start else "warm_start"
+    knob = "start" if system.training.is_continued else "warm_start"
     if start is None:
         raise ConfigError([f"training.{knob} needs the weights of the run that it starts from: pass them as `start`"])
     weights, fresh = load_weights(start), module.state_dict()
     if system.training.vocabulary == "remapped":
         before, after = (pieces(one.data) for one in (ancestor, system))
         weights = remapped(weights, ancestor.rows_of_words(), before, after)
-    if system.training.start:
+    if system.training.is_continued:
+        if (named := system.training.start_parts) is not None:
+            models = system.model, ancestor.model
+            return filled(fresh, weights, parts.sources(named, models, (fresh, weights)))
         if chosen := system.training.start_layers:
             weights = chosen_layers(weights, chosen, only(ancestor.model, Transformer, "training.start_layers"), fresh)
         return taken_over(weights, fresh)

@@ -13,15 +13,17 @@ import torch
 from pydantic import model_validator
 from torch import nn
 
-from lightning_modules import languages, streams, teachers, translation, word_clusters, words
-from lightning_modules.backbones import AnyBackbone, Transformer
+from lightning_modules import languages, parts, streams, teachers, translation, word_clusters, words
+from lightning_modules.backbones import AnyBackbone, EncoderDecoder, Transformer
 from lightning_modules.backbones.backbone import ONE_SIDE, BackboneModule
 from lightning_modules.backbones.chosen_layers import check_layers, with_layers
+from lightning_modules.backbones.settings import StackSettings
 from lightning_modules.backbones.shapes import shaping, undrawn
 from lightning_modules.batch import CHARACTERS, QUERY_STREAM, Direction, Example, Tokens, Vocabulary
 from lightning_modules.config import ConfigError, Problem, Settings, as_data, canonical, diff, flat, label
 from lightning_modules.data import Data, InputFormat
 from lightning_modules.data.baselines import pair_edges
+from lightning_modules.data.corpora.registry import corpus
 from lightning_modules.data.formats import lengths
 from lightning_modules.data.formats.by_language import TABLE, hidden_first, numbered
 from lightning_modules.data.formats.input_format import LABELS
@@ -49,10 +51,12 @@ if TYPE_CHECKING:
     from lightning_modules.training.pretrain import Pretrain
 
 
+_STACKS: dict[str, type[StackSettings]] = {"transformer": Transformer, "encoder_decoder": EncoderDecoder}
 # what no parent has from its child
 _OWN_ALONE: dict[str, Any] = {
     "training.start": {},
     "training.start_layers": [],
+    "training.start_parts": None,
     "training.vocabulary": "same",
     "training.stop_after": 0,
     "objectives.distillation": None,
@@ -92,7 +96,7 @@ class System(Settings):
         self._check_buckets()
         self._check_averaging()
         self.model.check_warm_start(self.training.warm_start)
-        if self.training.start:
+        if self.training.is_continued:
             self._check_start()
         if self.objectives.taught is not None:
             self._check_teacher(self.objectives.taught)
@@ -143,15 +147,49 @@ class System(Settings):
         ancestor = self._described("training.start")
         is_remapped = self.training.vocabulary == "remapped"
         wrong = self._unmappable(ancestor) if is_remapped else self._other_pieces(ancestor)
+        if self.training.start_parts is not None:
+            wrong |= self._unread(ancestor)
+            if not wrong:
+                self._check_parts(self.training.start_parts, ancestor)
+            self._refuse("training.start", wrong)
+            return
         if chosen := self.training.start_layers:
             check_layers(chosen, self.model, ancestor.model)
         given = with_layers(ancestor.model, chosen, self.model)
         wrong |= {
             f"model.{path}": f"must be {self.model.get(path)!r} as here: weights would have another shape"
+            f"{f'. Or name parts of it in {parts.KNOB}' if path == 'kind' else ''}"
             for path in shaping(self.model, given, self.data.tokenizer.vocab_size)
         }
+        self._refuse("training.start", wrong)
+
+    @staticmethod
+    def _refuse(knob: str, wrong: Mapping[str, str]) -> None:
         if wrong:
-            raise ConfigError(Problem(f"training.start.{path}", message) for path, message in wrong.items())
+            raise ConfigError(Problem(f"{knob}.{path}", message) for path, message in wrong.items())
+
+    def _check_parts(self, chosen: parts.Chosen, ancestor: Self) -> None:
+        """Checks that the parts of another model fit those that they initialise."""
+        size = self.data.tokenizer.vocab_size
+        with undrawn():
+            ours, theirs = (_shapes(*system.networks(size)) for system in (self, ancestor))
+        objectives = self.objectives, ancestor.objectives
+        parts.check(chosen, (self.model, ancestor.model), objectives, (ours, theirs))
+
+    def _unread(self, ancestor: Self) -> dict[str, str]:
+        """The languages of a translation that a parent does not read, by path below its description."""
+        if self.format.kind != "seq2seq":
+            return {}
+        ours, theirs = (
+            {language: None for name in system.data.corpora for language in corpus(name).languages}
+            for system in (self, ancestor)
+        )
+        if not (lacking := [language for language in ours if language not in theirs]):
+            return {}
+        text = f"is in {' and '.join(theirs) or 'no known language'}, and what is translated is in {' and '.join(ours)}"
+        return {
+            "data.corpora": f"{text}: name text in {' and '.join(lacking)} as well, such as 'lines:{lacking[0]}:<glob>'"
+        }
 
     def _other_pieces(self, ancestor: Self) -> dict[str, str]:
         """In what the tokenizer of a parent differs, and why it must not, by path below its description."""
@@ -231,7 +269,7 @@ class System(Settings):
 
     def ancestor(self) -> Self | None:
         """The system whose weights initialise this one; None if training starts from random weights."""
-        if self.training.start:
+        if self.training.is_continued:
             return self._described("training.start")
         *earlier, depth = self.training.warm_start or (None,)
         if depth is None:
@@ -250,7 +288,7 @@ class System(Settings):
     def _descriptions(self) -> dict[Role, str]:
         """The knobs that describe parents, by role."""
         told: dict[Role, str] = {}
-        if self.training.start:
+        if self.training.is_continued:
             told["start"] = "training.start"
         if self.objectives.taught is not None:
             told["teacher"] = teachers.KNOB
@@ -270,10 +308,21 @@ class System(Settings):
             text = f"must be a whole number from 0, not {seed!r}. Left out it is that of the run"
             raise ConfigError([Problem(f"{knob}.{SEED}", text)])
         try:
-            return self.but(**{**_OWN_ALONE, **knobs(described)})
+            return self.but(**{**_OWN_ALONE, **self._of_both_kinds(described), **knobs(described)})
         except ConfigError as error:
             wrong = [Problem(".".join(filter(None, (knob, p.path))), p.message) for p in error.problems]
             raise ConfigError(wrong) from None
+
+    def _of_both_kinds(self, described: Mapping[str, Any]) -> dict[str, Any]:
+        """What a described model of another kind has from this one; empty for one of the same kind.
+
+        Stacks of layers have the same knobs. The direction of a decoder alone is no choice: another kind has its own.
+        """
+        other = _STACKS.get(str(described.get("model.kind", self.model.get("kind"))))
+        if other is None or not isinstance(self.model, StackSettings) or isinstance(self.model, other):
+            return {}
+        shared = {f"model.{name}": as_data(self.model.get(name)) for name in StackSettings.model_fields}
+        return shared | {"model.direction": other.model_fields["direction"].default}
 
     def resolved(self) -> Self:
         """The system in full, the values of its parents included."""
@@ -305,7 +354,8 @@ class System(Settings):
             *above, name = knob.split(".")
             part, described = functools.reduce(lambda inner, key: inner[key], above, bare), self.get(knob)
             own = {path: as_data(self.get(path)) for path in knobs(described) if path != "training.steps"}
-            own |= {path: value for path, value in _OWN_ALONE.items() if path in described}
+            unsaid = _OWN_ALONE | self._of_both_kinds(described)
+            own |= {path: value for path, value in unsaid.items() if path in described}
             part[name] = {path: value for path, value in described.items() if own.get(path, own) != value}
         return bare
 
@@ -318,7 +368,7 @@ class System(Settings):
     @property
     def continued_from(self) -> Self | None:
         """The system whose training this one continues; None if it starts from random or stacked weights."""
-        return self._described("training.start") if self.training.start else None
+        return self._described("training.start") if self.training.is_continued else None
 
     @property
     def trunks(self) -> tuple[Self, ...]:

@@ -16,13 +16,13 @@ from lightning_modules.systems import SYSTEMS
 
 FILE = Path(__file__).parents[1] / "published" / "systems.yaml"
 SECOND_HAND = "second hand"
-_BLOG = ("others", "table of costs")
+_BLOG, _OF_XLM = ("others", "table of costs"), ("others", "hardware")
 _KEYS = {"name", "date", "reads", "sizes"}
 _PLACES = ({"configuration"}, {"file", "table", "variant"})
 _DATE = re.compile(r"20\d\d-(0[1-9]|1[0-2])")
 _MILLIONS = {"M": 1.0, "B": 1000.0}
 PEAK = {"V100": 125e12}  # FLOP per second in half precision, as its maker prints it
-_CHIPS = re.compile(r"(?P<count>[\d,]+) (?:x )?(?P<chip>V100|TPU chips?) x (?P<days>[\d.]+) days?")
+_CHIPS = re.compile(r"(?P<count>[\d,]+) (?:x )?(?P<chip>V100|TPU chips?)(?: x (?P<days>[\d.]+) days?)?")
 
 
 @dataclass(frozen=True)
@@ -62,19 +62,28 @@ class Released:
 
 @dataclass(frozen=True)
 class Hardware:
-    """What a training is said to have taken: so many chips for so many days."""
+    """What a training is said to have taken: so many chips for so many days, or an unknown number of them."""
 
     chips: int
     chip: str
-    days: float
+    days: float | None
 
     def __str__(self) -> str:
-        return f"{self.chips:,} x {self.chip} x {self.days:g} day{'s' * (self.days != 1)}"
+        chips = f"{self.chips:,} x {self.chip}"
+        return (
+            f"{chips}, days not printed"
+            if self.days is None
+            else f"{chips} x {self.days:g} day{'s' * (self.days != 1)}"
+        )
 
     @property
-    def chip_days(self) -> float:
-        """Chips times days."""
-        return self.chips * self.days
+    def chip_days(self) -> float | None:
+        """Chips times days; None where these are not printed."""
+        return None if self.days is None else self.chips * self.days
+
+    def speed(self, flops: float) -> float | None:
+        """FLOP per second that each chip must have had; None where days are not printed."""
+        return None if self.chip_days is None else flops / (self.chip_days * 86_400)
 
 
 @once_per_version
@@ -135,13 +144,16 @@ def told() -> tuple[Published, ...]:
 
 
 def training(system: str) -> tuple[Published, tuple[Hardware, ...]] | None:
-    """What the table of costs says of the training of one of our systems; None if it says nothing.
+    """What is said of the hardware that trained one of our systems; None if nothing is.
+
+    It is said by the table of costs, and for XLM by its paper.
 
     >>> row, taken = training("bert_large")
     >>> row.value, [hardware.chip_days for hardware in taken]
     ('64 TPU chips x 4 days, or 280 x V100 x 1 day', [256.0, 280.0])
     """
-    rows = (row for row in told() if row.metric == "training" and row.knobs.get("system") == system)
+    said = (*told(), *published_values.read(*_OF_XLM))
+    rows = (row for row in said if row.metric == "training" and row.knobs.get("system") == system)
     row = next(rows, None)
     return row and (row, tuple(_hardware(row.value)))
 
@@ -167,7 +179,9 @@ def told_of(made: Iterable[System]) -> list[str]:
         row, taken = said
         flops = system.flops()
         rates = ", or ".join(
-            f"in {each.chip_days:,.0f} {each.chip} days: {flops / (each.chip_days * 86_400) / 1e12:.0f} TFLOP/s a chip"
+            "has no rate, for the days are not printed"
+            if (speed := each.speed(flops)) is None
+            else f"in {each.chip_days:,.0f} {each.chip} days: {speed / 1e12:.0f} TFLOP/s a chip"
             for each in taken
         )
         lines.append(f"Stated cost of {name}, {row.confidence}: {row.value}. Our estimate, {flops:.2g} FLOPs, {rates}.")
@@ -176,4 +190,5 @@ def told_of(made: Iterable[System]) -> list[str]:
 
 def _hardware(text: str) -> Iterator[Hardware]:
     for match in _CHIPS.finditer(text):
-        yield Hardware(int(match["count"].replace(",", "")), match["chip"].removesuffix("s"), float(match["days"]))
+        days = None if match["days"] is None else float(match["days"])
+        yield Hardware(int(match["count"].replace(",", "")), match["chip"].removesuffix("s"), days)

@@ -4,6 +4,9 @@ Arms that continue from the same trunk share what chance gave it, so the trunk i
 among arms are made within each trunk. In a chain of trunks it is the first one. What is learnt by continuing is another
 question than what is learnt from random weights, and the two are not subtracted from each other.
 
+A run that takes over parts of another model, and whose rest is new, is no continuation: it is compared with runs from
+random weights, as a fine-tuning is. Among those that start from one model comparisons are within it.
+
 Readings of one model in several ways share its chance likewise: they are compared model by model.
 """
 
@@ -20,7 +23,9 @@ FROM_SCRATCH = "from random weights"
 def trunks_of(run: Run) -> tuple[Run, ...]:
     """The runs that the pretraining behind a run continues, one after the other, the nearest first."""
     pretrained = _pretraining(run)
-    before = pretrained.start if pretrained is not None and pretrained.system.training.start else None
+    if pretrained is None or pretrained.system.training.start_parts or not pretrained.system.training.start:
+        return ()
+    before = pretrained.start
     return () if before is None else (before, *trunks_of(before))
 
 
@@ -51,12 +56,13 @@ def _root(run: Run) -> str:
 
 
 def _origin(run: Run, roots: Set[str]) -> str:
-    """The id of the first trunk behind a run, `FROM_SCRATCH`, or nothing for a fine-tuning of random weights.
+    """The id of the first trunk behind a run, `FROM_SCRATCH`, or nothing for what is new itself.
 
+    That is a fine-tuning of random weights, and a model that takes over parts of another one.
     A trunk that is itself fine-tuned or read is the origin of its arms: what it adds to continue it is one question.
     """
     pretrained = _pretraining(run)
-    if pretrained is None:
+    if pretrained is None or pretrained.system.training.start_parts:
         return ""
     if run is not pretrained and pretrained.id in roots:
         return pretrained.id

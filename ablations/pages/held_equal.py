@@ -137,6 +137,8 @@ def _seeds(plan: Planned) -> str:
     if any(cell.tuned for cell in plan.cells):
         apart = "Pretrainings are separate draws, because those of one seed are no more alike than others."
         return f"{sets}. {pairs.ABOUT} {apart}"
+    if any(cell.system.training.start_parts for cell in plan.cells):
+        return f"{sets}. Runs that start from parts of one model are compared seed by seed, others as separate draws."
     return f"{sets}. Comparisons take them as separate draws, because runs of one seed are no more alike than others."
 
 

@@ -47,11 +47,12 @@ def beside() -> Sheet:
     for name, system in SYSTEMS.items():
         said = training(name)
         for hardware in said[1] if said else ():
-            speed = system.flops() / (hardware.chip_days * 86_400)
+            speed = hardware.speed(system.flops())
+            share = None if speed is None else peak_share(hardware, speed)
             rows.append(
-                [name, str(hardware), f"{hardware.chip_days:,.0f}",
-                 quantity(system.tokens()), f"{system.flops():.2g}", f"{speed / 1e12:.0f}",
-                 "" if (share := peak_share(hardware, speed)) is None else f"{100 * share:.0f} %"]
+                [name, str(hardware), "" if hardware.chip_days is None else f"{hardware.chip_days:,.0f}",
+                 quantity(system.tokens()), f"{system.flops():.2g}", "" if speed is None else f"{speed / 1e12:.0f}",
+                 "" if share is None else f"{100 * share:.0f} %"]
             )  # fmt: skip
     notes = [
         "Hardware and days are second hand. Tokens and FLOPs are those of our system of that name, forward and "

@@ -9,6 +9,8 @@ changes of this one::
     XLM.but(**{"format.languages": "apart", "objectives.mlm": None,                         # CLM
                "objectives.lm.direction": "left_to_right", "model.direction": "left_to_right"})
 
+A translator that starts from it is another system, with ``training.start_parts`` (grid ``translation_start``).
+
 What differs, and what no source says:
 
 * Wikipedias of fifteen languages and their parallel corpora are not at hand: verses of the Bible in three languages and

@@ -228,25 +228,45 @@ def taken_over(weights: Mapping[str, Tensor], fresh: Mapping[str, Tensor]) -> di
         ConfigError: With every parameter that is missing, superfluous or of another shape.
     """
     heads = {name.split(".")[1] for name in weights if name.startswith("heads.")}
-    wrong, initial = [], dict(fresh)
-    for name, tensor in fresh.items():
-        if name.startswith("heads.") and name.split(".")[1] not in heads:
-            continue
-        if name.startswith(f"backbone.{ADDED}") and name not in weights:
-            continue
-        if name not in weights:
-            wrong.append(Problem(name, "the weights that the training starts from lack it"))
-        elif weights[name].shape != tensor.shape:
-            wrong.append(Problem(name, f"has shape {_told(tensor)}, but {_told(weights[name])} where it starts from"))
-        else:
-            initial[name] = weights[name]
+
+    def is_new(name: str) -> bool:
+        added = name.startswith(f"backbone.{ADDED}") and name not in weights
+        return added or (name.startswith("heads.") and name.split(".")[1] not in heads)
+
     extra = [name for name in weights if name not in fresh and not name.startswith("heads.")]
-    wrong += [
+    wrong = [
         Problem(name, "is in the weights that the training starts from, and not in this backbone") for name in extra
     ]
-    if wrong:
-        raise ConfigError(wrong)
-    return initial
+    return filled(fresh, weights, {name: name for name in fresh if not is_new(name)}, wrong)
+
+
+def filled(
+    fresh: Mapping[str, Tensor],
+    weights: Mapping[str, Tensor],
+    sources: Mapping[str, str],
+    wrong: Iterable[Problem] = (),
+) -> dict[str, Tensor]:
+    """The weights of a new module, some of them those of another one.
+
+    Args:
+        fresh: Those of the new module, by name.
+        weights: Those of the other one.
+        sources: Name of each that is replaced -> name in the other one.
+        wrong: What is known to be in the way.
+
+    Raises:
+        ConfigError: With that, and with every weight that is missing or of another shape.
+    """
+    problems = []
+    for name, source in sources.items():
+        if source not in weights:
+            problems.append(Problem(name, "the weights that the training starts from lack it"))
+        elif weights[source].shape != fresh[name].shape:
+            shapes = _told(fresh[name]), _told(weights[source])
+            problems.append(Problem(name, "has shape {}, but {} where it starts from".format(*shapes)))
+    if problems := [*problems, *wrong]:
+        raise ConfigError(problems)
+    return {name: weights[sources[name]] if name in sources else tensor for name, tensor in fresh.items()}
 
 
 def remapped(

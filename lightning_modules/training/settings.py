@@ -58,6 +58,14 @@ class Training(Settings):
         neutral=(),
         max_length=1000,
     )
+    start_parts: dict[str, str] | None = knob(
+        None,
+        "Part of the model -> part of the model in start that it starts from. The two may be of other kinds. All "
+        "other parts are random. XLM's translators have {words: words, positions: positions, encoder: layers, decoder: "
+        "layers, output: output}, and a new source_attention. A mapping that names nothing is a random start. By "
+        "default all is taken over.",
+        neutral=None,
+    )
     vocabulary: Literal["same", "remapped"] = knob(
         "same",
         "Tokenizer of the training in start: the same, or another one of the same kind (remapped). Then pieces that "
@@ -95,6 +103,11 @@ class Training(Settings):
         return hash(canonical(self.essence()))  # a mapping has no hash of its own
 
     @property
+    def is_continued(self) -> bool:
+        """Whether it starts from weights of the training in ``start``."""
+        return bool(self.start) and self.start_parts != {}
+
+    @property
     def last_step(self) -> int:
         """The step after which the training ends."""
         return min(self.stop_after or self.steps, self.steps)
@@ -108,11 +121,13 @@ class Training(Settings):
         return range(self.last_step - (self.averaged_checkpoints - 1) * every, self.last_step + 1, every)
 
     def resolved(self) -> Self:
-        """The settings in full, without a stop after the last step, and without an interval of what is not averaged."""
-        idle: dict[str, Any] = {"stop_after": 0} if self.stop_after >= self.steps else {}
+        """The settings in full: no stop after the last step, no start of which nothing is taken, no idle interval."""
+        update: dict[str, Any] = {"stop_after": 0} if self.stop_after >= self.steps else {}
         if self.averaged_checkpoints == 1:
-            idle["averaging_interval"] = type(self).model_fields["averaging_interval"].default
-        return self.model_copy(update=idle)
+            update["averaging_interval"] = type(self).model_fields["averaging_interval"].default
+        if self.start_parts == {}:
+            update |= {"start": {}, "start_parts": None, "vocabulary": "same"}
+        return self.model_copy(update=update)
 
     @model_validator(mode="after")
     def _has_layers_to_choose(self) -> Self:
@@ -120,6 +135,20 @@ class Training(Settings):
             raise ValueError(
                 "start_layers chooses layers of another model, and start is empty: name its training in start, or set "
                 "start_layers to []"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _has_parts_to_take(self) -> Self:
+        if self.start_parts and not self.start:
+            raise ValueError(
+                "start_parts names parts of another model, and start is empty: name its training in start, or set "
+                "start_parts to null"
+            )
+        if self.start_parts is not None and self.start_layers:
+            raise ValueError(
+                "start_layers chooses layers of a model that is taken over whole, and start_parts says which parts "
+                "are: set start_layers to [], or start_parts to null"
             )
         return self
 

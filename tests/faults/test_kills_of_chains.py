@@ -1,4 +1,4 @@
-"""kill -9 of ULMFiT's stages, averaged SGD, a distillation with two parents, and rounds of pruning: the same bits."""
+"""kill -9 of ULMFiT's stages, averaged SGD, a distillation, a translator and rounds of pruning: the same bits."""
 
 import random
 import signal
@@ -15,6 +15,7 @@ from lightning_modules.training.recorder import CHECKPOINT
 from tests import tiny
 from tests.depth import SEED, depth
 from tests.faults.support import attempts, contents, until
+from tests.translations import parallel_text
 
 MOMENTS = depth(2, 15)
 SMALL = """\
@@ -115,6 +116,44 @@ scales:
 metrics:
   - {{name: heldout.loss, better: lower, label: "held-out loss (nats)"}}
 """
+TRANSLATED = """\
+question: Does a translator that is killed, and its masked language model, end as if they were not?
+base: transformer_base
+set:
+  data.corpora: ["{pairs}"]
+  data.tokenizer.vocab_size: 340
+  model.num_layers: 1
+  model.hidden_size: 16
+  model.num_heads: 2
+  model.ffn_size: 32
+  model.max_positions: 32
+  objectives.lm.transform: bert
+  objectives.lm.bias: true
+  format.sequence_length: 24
+  training.batch_size: 4
+  training.bucket_steps: 1
+  training.steps: 30
+  training.start:
+    model.kind: transformer
+    objectives.lm: null
+    objectives.mlm: {{}}
+    format.kind: full_sentences
+    format.break_mode: none
+    format.languages: in_turn
+  training.start_parts: {{words: words, encoder: layers, decoder: layers, output: output}}
+  evaluation.sequences: 8
+  evaluation.points: 2
+axes:
+  start: [from the language model]
+variants:
+  start: {{from the language model: {{}}}}
+baseline: {{start: from the language model}}
+seeds: 1
+scales:
+  smoke: {{description: seconds}}
+metrics:
+  - {{name: heldout.next_loss, better: lower, label: "held-out loss (nats)"}}
+"""
 PRUNED = """\
 question: Do rounds that are killed end as if they were not?
 base: roberta_base
@@ -167,11 +206,14 @@ def killed_in(child, checkpoint, after):
 
 
 @pytest.mark.parametrize(
-    ("written", "runs"), [(ULMFIT, 3), (AVERAGED, 1), (DISTILLED, 3)], ids=["ulmfit", "averaged", "distilled"]
+    ("written", "runs"),
+    [(ULMFIT, 3), (AVERAGED, 1), (DISTILLED, 3), (TRANSLATED, 2)],
+    ids=["ulmfit", "averaged", "distilled", "translated"],
 )
 def test_what_is_killed_ends_in_the_same_bits(cached, begin, written, runs):
     """Checkpoints after every step; metrics, curve and weights are those of a training that nothing disturbs."""
     names = {name: tiny.text(cached / name, documents) for name, documents in (("corpus", 12), ("other", 24))}
+    names["pairs"] = parallel_text(cached / "pairs")
     grid = cached / "recurrent.yaml"
     grid.write_text(written.format(small=SMALL, **names), encoding="utf-8")
     reference, records, noise = Records(cached / "reference"), Records(cached / "results"), random.Random(SEED)

@@ -172,6 +172,7 @@ ROWS = {
     "training.stop_after": (0, STEPS - 2),
     "objectives.distillation": None,  # of a teacher: tests/identities/test_distillation.py
     "training.start_layers": None,  # of a deeper start: tests/identities/test_distillation.py
+    "training.start_parts": None,  # of a model of another kind: tests/identities/test_start_parts.py
     "training.batch_size": (8, 9),
     "training.batch_by": ("sequences", "tokens"),
     "training.bucket_steps": (1, 4),

@@ -401,7 +401,7 @@ def _check_starts(grid: Grid, scale: str, plan: Layout, document: Document) -> N
     Of a chain the first one counts, whose chance all have.
     """
     workshop, ancestors = Workshop(grid, scale, plan.baseline), []
-    continued = [row for row in plan.kept[:_MOST_BUILT] if workshop.system(row).training.start]
+    continued = [row for row in plan.kept[:_MOST_BUILT] if workshop.system(row).training.is_continued]
     search = search_at(grid, scale) if continued else None
     for row in continued:
         for combination in combinations(search) if search else [{}]:

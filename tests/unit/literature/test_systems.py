@@ -10,6 +10,7 @@ from ablations.literature import published_values, systems
 from ablations.literature.configurations import read as configurations
 from ablations.literature.systems import Hardware, released, told, told_of, training
 from ablations.pages import systems_page
+from ablations.pages.systems_page import beside
 from ablations.study import Study
 from lightning_modules.config import ConfigError
 from lightning_modules.systems import SYSTEMS
@@ -82,6 +83,17 @@ def test_hardware_and_days_are_read_from_the_words():
     assert training("bert_large")[1] == (Hardware(64, "TPU chip", 4), Hardware(280, "V100", 1))
     assert training("roberta_large")[1] == (Hardware(1024, "V100", 1),)
     assert training("albert_base") is None
+
+
+def test_days_that_are_not_printed_are_not_made_up():
+    row, (hardware,) = training("xlm")
+    assert (hardware.days, hardware.chip_days, hardware.speed(1e18)) == (None, None, None)
+    assert str(hardware) == "64 x V100, days not printed"
+    assert "days are not printed" in row.note
+    (line,) = told_of([SYSTEMS["xlm"]])
+    assert line.endswith("FLOPs, has no rate, for the days are not printed.")
+    (listed,) = [row for row in beside().rows if row[0] == "xlm"]
+    assert [listed[place] for place in (2, 5, 6)] == ["", "", ""]
 
 
 def test_a_told_cost_stands_beside_the_same_training_alone():
