@@ -24,7 +24,7 @@ from lightning_modules.data.text.encode import Encoder
 from lightning_modules.data.text.tokenizer import Vocabulary
 from lightning_modules.draws import permutation
 from lightning_modules.objectives import LanguageModel
-from lightning_modules.tasks import validation
+from lightning_modules.tasks import unlabelled, validation
 from lightning_modules.tasks.reading.layout import MARKS
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.scores.kept import packed_probabilities
@@ -252,6 +252,8 @@ class TaskData(pl.LightningDataModule):
         name, share = self.task.name, self.settings.validation_share
         if split == "train":
             examples = validation.drawn(name, share, self.settings.train_examples, self.seed)
+            if further := unlabelled.drawn(name, self.settings, self.seed, self.dev.examples):
+                examples = examples.beside(further)  # `tasks.fitting` refuses those of other shapes
         else:
             examples = validation.examples(name, split, share)
         pieces = Pieces.of(examples.texts(), self.encoder)
