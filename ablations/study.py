@@ -33,11 +33,12 @@ from ablations.running import estimate
 from ablations.running.execute import Asked, Summary, execute_phases
 from ablations.running.progress import display
 from ablations.schema.cell import Cell
-from ablations.schema.grid import FINETUNING, MEASURING, PARENTS, Grid
+from ablations.schema.grid import FINETUNING, MEASURING, PARENTS, START, Grid
 from ablations.schema.record import Record
 from lightning_modules import places
 from lightning_modules.config import ConfigError, Problem, as_data, did_you_mean, diff
 from lightning_modules.system import System
+from lightning_modules.tasks import FineTuning
 from lightning_modules.training.execution import Execution, Strategy
 
 if TYPE_CHECKING:
@@ -469,20 +470,31 @@ def _against(baseline: Cell, cell: Cell) -> dict[str, tuple[Any, Any]]:
     searched = {path for trial in cell.search for path in trial.values}
     changes = diff(baseline.system, cell.system) | _later_changes(baseline, cell)
     for path in [path for path in PARENTS if path in changes]:
-        changes[path] = _described(path, baseline.system), _described(path, cell.system)
+        changes[path] = _described(path, baseline), _described(path, cell)
     return {path: both for path, both in changes.items() if path not in searched}
 
 
-def _described(path: str, system: System) -> str | None:
+def _described(path: str, cell: Cell) -> str | None:
     """The training that a knob describes, by what differs from the one that has the knob; None without the knob."""
-    described = system.get(path)
+    tuning = cell.finetunings[0].finetuning if cell.finetunings else None
+    tuning = tuning.resolved() if tuning else None
+    described = _value(path, cell.system, tuning)
     if described is None:
         return None
-    if not system.resolved().get(path):
+    if path == START and not cell.system.resolved().get(START):
         return "none"
-    own = {inner: value for inner, value in described.items() if as_data(system.get(inner)) != value}
+    own = {inner: value for inner, value in described.items() if as_data(_value(inner, cell.system, tuning)) != value}
     others = formatting.value_text(path, {inner: value for inner, value in own.items() if value not in ([], None)})
     return f"another training ({others})" if others else "another training"
+
+
+def _value(path: str, system: System, tuning: FineTuning | None) -> Any:
+    """The value of a knob of a pretraining, or of a fine-tuning if there is one."""
+    if path in ("seed", "task"):
+        return None
+    if not path.startswith(FINETUNING):
+        return system.get(path)
+    return None if tuning is None else tuning.get(path.removeprefix(FINETUNING))
 
 
 def _later_changes(baseline: Cell, cell: Cell) -> dict[str, tuple[Any, Any]]:

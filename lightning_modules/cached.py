@@ -37,8 +37,8 @@ _PLACE = "# of "  # begins the line with the place of a file
 RUNS, RESULTS = "runs", "results.txt"  # the part for work folders of runs, and the note of their results folder
 PARTS = (  # folders of the cache; whoever makes another one adds its name
     "checked", "compiled", "curves", "features", "fingerprints", "footprints", "pieces", "probe-controls", "probes",
-    RUNS, "shown", "sources", "stores", "stretches", "task-baselines", "tasks", "tokenizers", "validation-parts",
-    "word-vectors", "zero-shot",
+    RUNS, "shown", "sources", "stores", "stretches", "task-baselines", "tasks", "tokenizers", "unlabelled",
+    "validation-parts", "word-vectors", "zero-shot",
 )  # fmt: skip
 _NAMED = r"\.?([\w-]+-)?([0-9a-f]{24}|[0-9a-f]{16})(\..+)?"  # what lies in a part: its name has a digest
 _WORK = rf"[0-9a-f]{{8}}(/([0-9a-f]{{16}}|\.?{re.escape(RESULTS)}(\..+)?))?"  # what lies in the part for runs

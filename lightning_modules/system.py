@@ -41,7 +41,7 @@ from lightning_modules.objectives import (
     neighbours,
 )
 from lightning_modules.objectives.permutation_lm import HeldOutPermutations
-from lightning_modules.parents import SEED, Parent, Role, knobs, replaced
+from lightning_modules.parents import ALONE, SEED, Parent, Role, knobs, replaced, wrong_seed
 from lightning_modules.training.optim import Optimizer, Schedule
 from lightning_modules.training.settings import Training
 
@@ -52,15 +52,6 @@ if TYPE_CHECKING:
 
 
 _STACKS: dict[str, type[StackSettings]] = {"transformer": Transformer, "encoder_decoder": EncoderDecoder}
-# what no parent has from its child
-_OWN_ALONE: dict[str, Any] = {
-    "training.start": {},
-    "training.start_layers": [],
-    "training.start_parts": None,
-    "training.vocabulary": "same",
-    "training.stop_after": 0,
-    "objectives.distillation": None,
-}
 
 
 class System(Settings):
@@ -304,11 +295,10 @@ class System(Settings):
         if "training" in described:
             text = "cannot be given as a whole. Name its knobs, such as training.steps and training.start"
             raise ConfigError([Problem(f"{knob}.training", text)])
-        if (seed := described.get(SEED)) is not None and (type(seed) is not int or seed < 0):
-            text = f"must be a whole number from 0, not {seed!r}. Left out it is that of the run"
+        if text := wrong_seed(described):
             raise ConfigError([Problem(f"{knob}.{SEED}", text)])
         try:
-            return self.but(**{**_OWN_ALONE, **self._of_both_kinds(described), **knobs(described)})
+            return self.but(**{**ALONE, **self._of_both_kinds(described), **knobs(described)})
         except ConfigError as error:
             wrong = [Problem(".".join(filter(None, (knob, p.path))), p.message) for p in error.problems]
             raise ConfigError(wrong) from None
@@ -354,7 +344,7 @@ class System(Settings):
             *above, name = knob.split(".")
             part, described = functools.reduce(lambda inner, key: inner[key], above, bare), self.get(knob)
             own = {path: as_data(self.get(path)) for path in knobs(described) if path != "training.steps"}
-            unsaid = _OWN_ALONE | self._of_both_kinds(described)
+            unsaid = ALONE | self._of_both_kinds(described)
             own |= {path: value for path, value in unsaid.items() if path in described}
             part[name] = {path: value for path, value in described.items() if own.get(path, own) != value}
         return bare

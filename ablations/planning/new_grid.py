@@ -13,6 +13,7 @@ import yaml
 from ablations.core import strict_yaml
 from ablations.core.formatting import value_text
 from ablations.planning import grids, scales
+from ablations.schema.grid import PARENTS
 from lightning_modules.backbones import Transformer
 from lightning_modules.config import ConfigError, Problem, as_data, flat, has_knob
 from lightning_modules.files import write_atomically
@@ -22,7 +23,10 @@ from lightning_modules.translation import OF_RUNNING_TEXT
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _NEEDED = ("model.direction", "model.query_stream", "model.memory_length")  # of a model, by objectives and formats
 _SIZES = ("num_layers", "hidden_size", "embedding_size", "output_size")
-_TEMPLATE = Path(__file__).with_name("new_grid.yaml")
+_TEMPLATE, _STUDENTS = (Path(__file__).with_name(f"new_{name}.yaml") for name in ("grid", "students"))
+_SCALES = "  smoke: {seeds: 2, looks: [2]}\n  laptop:\n  gpu:\n  paper: {seeds: 1, looks: [1]}"
+_START = ("training.start", "training.start_layers")
+_OF_STUDENTS = ("objectives.distillation", "finetuning.", *_START)  # knobs that no teacher has
 
 
 def write(
@@ -87,6 +91,7 @@ def _text(axes: dict[str, list[Any]], base: System, question: str | None, knobs:
         baseline=_block({path: values[0] for path, values in axes.items()}),
         claims=_block([_expected(path, values, loss) for path, values in axes.items()]),
         x=next(iter(axes)),
+        scales=_scales(base, axes, knobs),
         knobs=f"set:\n{_block(stated)}\n" if stated else "",
         loss=loss,
         metrics=_block(metrics),
@@ -96,7 +101,7 @@ def _text(axes: dict[str, list[Any]], base: System, question: str | None, knobs:
 def _trained_on(base: System) -> dict[str, Any]:
     """Objective and format of a base that is no masked language model, so that no scale's pins replace them."""
     if base.objectives.mlm is not None:
-        return _of_languages(base) | _without_parents(base)
+        return _of_languages(base) | _taught(base)
     parts = {f"objectives.{name}": getattr(base.objectives, name) for name in type(base.objectives).model_fields}
     own = {path: part.model_dump(mode="json", exclude_defaults=True) for path, part in parts.items() if part}
     pins = {path: pin for name in scales.available() for path, pin in scales.read(name).pins.items()}
@@ -124,11 +129,29 @@ def _of_languages(base: System) -> dict[str, Any]:
     return {path: as_data(base.get(path)) for path in named} | measured
 
 
-def _without_parents(base: System) -> dict[str, Any]:
-    """A base that other trainings begin, without them: no scale has a teacher of the published size."""
-    if not base.parents():
-        return {}
-    return {"objectives.distillation": None, "training.start": {}, "training.start_layers": []}
+def _taught(base: System) -> dict[str, Any]:
+    """The weight of masked words beside a teacher, which no scale's pins replace."""
+    mlm = base.objectives.mlm
+    return {"objectives.mlm.weight": mlm.weight} if base.objectives.taught and mlm else {}
+
+
+def _scales(base: System, axes: Mapping[str, list[Any]], knobs: Mapping[str, Any]) -> str:
+    """The scales of a grid; of a base with a teacher each says which one its students have, and what they start from.
+
+    All cells have one teacher, with the first value of each axis that it has as well. Where axes or knobs are of
+    models, students start from random weights, for those of the teacher might not fit.
+    """
+    if base.objectives.taught is None:
+        return _SCALES
+    entries, given = yaml.safe_load(_STUDENTS.read_text(encoding="utf-8")), {**axes, **knobs}
+    fits = not any(path.startswith("model.") for path in given)
+    both = {path: values[0] for path, values in axes.items() if not path.startswith((*_OF_STUDENTS, "model."))}
+    for entry in entries.values():
+        own = {path: value for path, value in entry.pop("set", {}).items() if path not in given}
+        own |= {path: value | both for path, value in own.items() if path in PARENTS and isinstance(value, dict)}
+        own |= {} if fits else {path: type(base.get(path))() for path in _START if path not in given}
+        entry |= {"set": own} if own else {}
+    return _block(entries)
 
 
 def _of_kind(base: System) -> dict[str, Any]:

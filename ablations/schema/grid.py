@@ -21,7 +21,8 @@ STEPS = "training.steps"  # the knob that an equal-tokens or equal-FLOPs budget 
 START = "training.start"  # the knob that names the pretraining which cells continue
 
 
-PARENTS = (START, "objectives.distillation.teacher")  # the knobs that describe pretrainings
+# the knobs that describe other trainings
+PARENTS = (START, "objectives.distillation.teacher", "finetuning.distillation.teacher")
 
 
 FIRST_SEARCH_SEED = 1000  # searches use seeds from here on; evaluations use seeds below

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from lightning_modules.data.baselines.bigram import prefix
 from lightning_modules.parents import Role
 from lightning_modules.system import System
-from lightning_modules.tasks import FineTuning, expected_work, task_named
+from lightning_modules.tasks import TASKS, FineTuning, expected_work, task_named
 from lightning_modules.tasks import fingerprint as task_fingerprint
+from lightning_modules.tasks.distillation import TaskDistillation
 from lightning_modules.tasks.pins import checked
 from lightning_modules.tasks.settings import OF_SOME_SHAPES
 from lightning_modules.training.execution import ALONE, Execution
@@ -132,9 +133,8 @@ def _finetuned(run: Made, watch: Watch) -> "Fitted":
     from lightning_modules.finetuning.run import FinetuningRun, finetune
 
     assert run.finetuning is not None
-    parts = FinetuningRun(
-        run.system, run.task, run.finetuning, run.seed, watch.weights.get("start"), mask=watch.weights.get("mask")
-    )
+    start, mask, teacher = (watch.weights.get(role) for role in ("start", "mask", "teacher"))
+    parts = FinetuningRun(run.system, run.task, run.finetuning, run.seed, start, mask=mask, teacher=teacher)
     given: dict[str, Any] = {"on_progress": watch.on_progress, "stop": watch.stop, "execution": watch.execution}
     return finetune(parts, watch.folder, **given, run_id=run.id)
 
@@ -201,10 +201,20 @@ def _settled_finetuning(run: Made) -> dict[str, FineTuning | None]:
         tuning = tuning.model_copy(update={"layers_transferred": None})
     if tuning is not None and tuning.masking is not None and tuning.masking.mask_from == run.task:
         tuning = tuning.but(**{"weight_pruning.mask_from": "task"})
+    if tuning is not None and tuning.distillation is not None:
+        tuning = _settled_teacher(run.task, tuning, tuning.distillation)
     if tuning is None or all(getattr(tuning, name) == neutral for name, neutral in OF_SOME_SHAPES.items()):
         return {"finetuning": tuning}  # records of tasks that this version lacks stay readable
     settled = task_named(run.task).shape.settled(tuning)
     return {"finetuning": settled.read_by_default(model.direction)}
+
+
+def _settled_teacher(task: str, tuning: FineTuning, distillation: TaskDistillation) -> FineTuning:
+    """Without the description of a teacher, whose id stands among the parents, and a temperature that has no effect."""
+    own: dict[str, Any] = {"teacher": {}}
+    if task in TASKS and TASKS[task].shape.numbers:
+        own["temperature"] = TaskDistillation().temperature
+    return tuning.model_copy(update={"distillation": distillation.model_copy(update=own)})
 
 
 def _settled_measurement(run: Made) -> dict[str, Measurement]:

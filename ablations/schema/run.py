@@ -11,17 +11,16 @@ from ablations.schema.kinds import KINDS, KindName
 from lightning_modules import NUMERICS
 from lightning_modules.config import AsMade, Settings, identity, knob, required
 from lightning_modules.data import fingerprints_of
-from lightning_modules.parents import SEED, Role
-from lightning_modules.parents import knobs as of_system
+from lightning_modules.parents import SEED, Role, parts
 from lightning_modules.probing.table import PREFIX
 from lightning_modules.probing.table import fingerprints as probes
 from lightning_modules.system import System
 from lightning_modules.tasks import FineTuning, fingerprint
+from lightning_modules.tasks.unlabelled import fingerprint as of_texts
 from lightning_modules.zero_shot.settings import Measurement
 
 NUMERICS_OF = {name: kind.numerics for name, kind in KINDS.items()}
 _MEASURED: dict[Role, dict[str, Any]] = {"start": {"task": ""}}  # what a measurement reads: its pretraining
-_OF_TASK = "finetuning."  # prefix of a description's knobs of `FineTuning`
 
 
 class Run(Settings):
@@ -61,7 +60,7 @@ class Run(Settings):
             kind="finetune",
             system=pretrained.system,
             seed=pretrained.seed,
-            fingerprints={**pretrained.fingerprints, task: fingerprint},
+            fingerprints={**pretrained.fingerprints, **_unlabelled(finetuning), task: fingerprint},
             numerics=current_numerics("finetune"),
             task=task,
             finetuning=finetuning,
@@ -137,7 +136,8 @@ class Run(Settings):
 
     def _own_texts(self) -> dict[str, str]:
         kind, pieces = KINDS[self.kind], self.system.data.tokenizer.kind
-        return _texts_of(self.system) | ({self.task: kind.fingerprint(self.task, pieces)} if self.task else {})
+        own = _texts_of(self.system) | ({self.task: kind.fingerprint(self.task, pieces)} if self.task else {})
+        return _unlabelled(self.finetuning) | own
 
     def _pretraining(self, system: System, seed: int | None = None) -> "Run":
         run = Run(
@@ -155,23 +155,29 @@ class Run(Settings):
         Its knobs are those of the system, and under ``finetuning.`` those of the fine-tuning; its ``task`` is another
         one, or empty for the pretraining.
         """
-        given = of_system(description)
-        task, seed = given.pop("task", self.task), description.get(SEED, self.seed)
-        tuned = {path.removeprefix(_OF_TASK): given.pop(path) for path in list(given) if path.startswith(_OF_TASK)}
-        system = self.system.but(**given) if given else self.system
+        described, seed = parts(description), description.get(SEED, self.seed)
+        task = self.task if described.task is None else described.task
+        system = self.system.but(**described.system) if described.system else self.system
         if not task:
             return self._pretraining(system, seed)
         assert self.finetuning is not None
+        tuned = self.finetuning.but(**described.finetuning)
         run = Run(
             kind="finetune",
             system=system,
             seed=seed,
-            fingerprints=self._known(system) | {task: self.fingerprints.get(task) or fingerprint(task)},
+            fingerprints=self._known(system) | self._read_by(task, tuned),
             numerics=self.numerics,
             task=task,
-            finetuning=self.finetuning.but(**tuned),
+            finetuning=tuned,
         )
         return run._with_parents()
+
+    def _read_by(self, task: str, settings: FineTuning) -> dict[str, str]:
+        """The fingerprints of what a fine-tuning reads for its task, as this run has them if it does."""
+        known = self.fingerprints
+        unlabelled = {name: known.get(name) or text for name, text in _unlabelled(settings).items()}
+        return unlabelled | {task: known.get(task) or fingerprint(task)}
 
     def _known(self, system: System) -> dict[str, str]:
         """The fingerprints of a system's text, as this run has them if it does."""
@@ -189,6 +195,12 @@ class Run(Settings):
 def _texts_of(system: System) -> dict[str, str]:
     """The present fingerprints of a pretraining: of corpora and probes, those of its parents included."""
     return fingerprints_of(system.corpora) | probes(system.probed)
+
+
+def _unlabelled(settings: FineTuning | None) -> dict[str, str]:
+    """The present fingerprint of the texts without labels that a fine-tuning reads."""
+    taught = settings.taught if settings is not None else None
+    return {taught.unlabelled: of_texts(taught.unlabelled)} if taught is not None and taught.unlabelled else {}
 
 
 def current_numerics(kind: KindName) -> dict[str, int]:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from lightning_modules.batch import Encoded, Example
 from lightning_modules.finetuning.features import FrozenFeatures
+from lightning_modules.layers.frozen import Frozen
 from lightning_modules.objectives import Objectives
 from lightning_modules.tasks import FineTuning
 from lightning_modules.tasks.shapes.shape import Head, Scored
@@ -19,8 +20,28 @@ from lightning_modules.training.optim import check_clipping, clip, scheduled
 from lightning_modules.training.terms import Logged, RunningLosses, Terms, share
 
 TASK = "loss"  # the name of the task's loss among the terms
+TEACHER = "teacher"  # that of the divergence from the teacher's answers
 PENALTY = "mix_penalty"  # that of the penalty on the weights of layers
 _THAWED = 0.1  # the rate of all but the head in chain-thaw, as a share of the head's: 1e-4 and 1e-3
+
+
+class TaskTeacher(Frozen):
+    """A frozen fine-tuned model: no dropout, no gradient.
+
+    Args:
+        backbone: Its backbone.
+        head: Its head.
+    """
+
+    def __init__(self, backbone: nn.Module, head: Head) -> None:
+        super().__init__()
+        self.backbone, self.head = backbone, head
+        self.freeze()
+
+    @torch.no_grad()
+    def forward(self, example: Example) -> Tensor:
+        """Its outputs for a batch."""
+        return self.head(self.backbone(example), example)
 
 
 class Finetune(pl.LightningModule):
@@ -53,6 +74,7 @@ class Finetune(pl.LightningModule):
         self.objectives, self.heads = objectives or (None, nn.ModuleDict())
         self.running, self.logged = RunningLosses(), Logged()
         self.scored: Scored | None = None  # of the last evaluation
+        self._teachers: list[TaskTeacher] = []  # in a list, so that weights, checkpoints and optimiser do not have it
         self._outputs: list[np.ndarray] = []  # outputs of the current evaluation, item by item
         self._dev_loss = torch.zeros(2)  # its summed loss and count
 
@@ -60,10 +82,20 @@ class Finetune(pl.LightningModule):
         """The outputs for a batch."""
         return self.head(self.backbone(example), example)
 
+    def teach(self, teacher: TaskTeacher) -> None:
+        """Gives the training its teacher, which is no part of the module."""
+        self._teachers = [teacher]
+
     def terms(self, encoded: Encoded, example: Example) -> Terms:
-        """The task's loss, those of the objectives, and the penalty on weights of layers."""
-        total = self.head.loss(self.head(encoded, example), example)
-        task = {TASK: (total, self.head.count(example), 1.0)}
+        """The task's loss, that of the teacher's answers, those of objectives, and the penalty on weights of layers."""
+        outputs, taught = self.head(encoded, example), self.settings.taught
+        total = self.head.loss(outputs, example)
+        task = {TASK: (total, self.head.count(example), 1.0 if taught is None else 1.0 - taught.weight)}
+        if taught is not None:
+            (teacher,) = self._teachers
+            theirs = teacher.to(self.device)(example)
+            apart = self.head.divergence(outputs, theirs, example, taught.temperature)
+            task[TEACHER] = (apart, float(len(outputs)), taught.weight)
         if isinstance(self.backbone, FrozenFeatures) and (penalty := self.backbone.penalty()) is not None:
             task[PENALTY] = (penalty, 1.0, 1.0)
         return task if self.objectives is None else task | self.objectives.loss(self.heads, encoded, example)

@@ -13,13 +13,13 @@ from lightning_modules import cached, languages
 from lightning_modules.backbones import BackboneModule
 from lightning_modules.backbones.new_symbols import ExtendedTable
 from lightning_modules.backbones.shapes import undrawn
-from lightning_modules.config import ConfigError, flat, identity
+from lightning_modules.config import ConfigError, Problem, flat, identity
 from lightning_modules.data import Data, fingerprints_of, open_store
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.data.word_vectors import Vectors, word_vectors
 from lightning_modules.files import write_atomically
 from lightning_modules.finetuning.features import FeatureData, FrozenFeatures
-from lightning_modules.finetuning.finetune import TASK, Finetune
+from lightning_modules.finetuning.finetune import TASK, Finetune, TaskTeacher
 from lightning_modules.finetuning.head_pruning import Heads, attentions, fit_heads, importances, removals
 from lightning_modules.finetuning.quantization import Quantized
 from lightning_modules.finetuning.windows import InWindows
@@ -71,6 +71,7 @@ class FinetuningRun:
         weights: The weights file of the pretraining; None starts from random weights, as a control.
         encoder: The tokenizer of a published checkpoint; None uses the one trained on the text of ``system``.
         mask: The weights file that the mask of ``weight_pruning`` is made from.
+        teacher: The weights file of the fine-tuned teacher of ``distillation``.
     """
 
     system: System
@@ -80,6 +81,7 @@ class FinetuningRun:
     weights: Path | None
     encoder: Encoder | None = None
     mask: Path | None = None
+    teacher: Path | None = None
 
     @cached_property
     def data(self) -> TaskData:
@@ -147,9 +149,10 @@ class FinetuningRun:
 
         Raises:
             ConfigError: When the position table is shorter than ``max_length``, the encoder has too few layers for its
-                features, the settings do not fit task and model (`tasks.fitting`), or the data are missing.
+                features, the settings do not fit task and model (`tasks.fitting`), or the data or the weights of the
+            teacher are missing.
         """
-        settings = self.settings
+        settings, teacher = self.settings, self._taught_by
         settings.check_length(self.system.model.longest)
         backbone, head = self.networks()
         if self.word_vectors is not None:
@@ -166,7 +169,22 @@ class FinetuningRun:
             hold(backbone, masks)
         batches = self.data.train_dataloader()
         parts = settings, len(batches), self.objectives(), batches.each_epoch
-        return Finetune(backbone, head, self.data.score, *parts)
+        module = Finetune(backbone, head, self.data.score, *parts)
+        if teacher is not None:
+            module.teach(TaskTeacher(*teacher))
+        return module
+
+    @property
+    def _taught_by(self) -> tuple[nn.Module, Head] | None:
+        """The networks of the teacher; None without one."""
+        fitting.check(self.system, self.task, self.settings)
+        described = self.settings.teacher_of(self.system, self.task)
+        if described is None:
+            return None
+        if self.teacher is None:
+            text = "needs the weights of a finished fine-tuning: pass them as `teacher`"
+            raise ConfigError([Problem("finetuning.distillation.teacher", text)])
+        return finetuned(FinetuningRun(*described, self.seed, None, self.encoder), self.teacher)
 
     @cached_property
     def masks(self) -> Masks | None:
@@ -220,7 +238,7 @@ class FinetuningRun:
             ConfigError: When the examples or the text are missing.
         """
         files = [cached.digest(path) if path else None for path in (self.weights, self.encoder and self.encoder.path)]
-        files += [cached.digest(self.mask)] if self.mask else []
+        files += [cached.digest(path) for path in (self.mask, self.teacher) if path]
         text = {} if self.encoder else fingerprints_of(self.system.corpora)
         settings = [self.system.essence(), self.settings.essence(), self.seed]
         return identity([*settings, self.task, fingerprint(self.task), text, files])
@@ -512,9 +530,11 @@ def _cost(run: FinetuningRun, batches: Batches, module: Finetune, seconds: float
 
 
 def _flops(run: FinetuningRun, batches: Batches) -> float:
-    """FLOPs of the matrix products, padding included; see `FineTuning.flops_per_sequence`."""
-    system, passes, each = run.system, len(batches) / batches.each_epoch, run.settings.flops_per_sequence
-    return sum(rows * each(system, length, passes) for rows, length, _ in batches.shapes.tolist())
+    """FLOPs of the matrix products, padding included and those of a teacher; see `FineTuning.flops_per_sequence`."""
+    system, passes, settings = run.system, len(batches) / batches.each_epoch, run.settings
+    taught = {length: settings.teacher_flops(system, length) for length in set(batches.shapes[:, 1].tolist())}
+    each = settings.flops_per_sequence
+    return sum(rows * (each(system, length, passes) + taught[length]) for rows, length, _ in batches.shapes.tolist())
 
 
 def _named(name: str, task: str) -> str:

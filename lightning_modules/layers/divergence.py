@@ -1,4 +1,4 @@
-"""The divergence of a student's words from its teacher's, without a copy of either's logits.
+"""The divergence of a student's answers from its teacher's, and of its words, without a copy of either's logits.
 
 The two distributions over the vocabulary at every position are the largest arrays of a distillation. As in
 `cross_entropy`, the gradient by the student's logits is known as soon as the divergence is, and only few rows are in
@@ -8,6 +8,7 @@ work at a time.
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -38,6 +39,21 @@ def summed_divergence(
     """
     ours, theirs = in_one_precision(states, table), in_one_precision(*teachers[:2])
     return _SummedDivergence.apply(*ours, bias, *theirs, teachers[2], temperature)
+
+
+def summed_divergence_of_logits(
+    ours: Float[Tensor, "n k"], theirs: Float[Tensor, "n k"], temperature: float
+) -> Float[Tensor, ""]:
+    """As `summed_divergence`, of logits that are there.
+
+    Args:
+        ours: The student's logits.
+        theirs: The teacher's, which get no gradient.
+        temperature: T.
+    """
+    q, p = (logits.float() / temperature for logits in (ours, theirs.detach()))
+    apart = F.kl_div(q.log_softmax(-1), p.log_softmax(-1), reduction="sum", log_target=True)
+    return apart * temperature**2
 
 
 class _SummedDivergence(torch.autograd.Function):

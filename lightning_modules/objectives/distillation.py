@@ -12,6 +12,7 @@ from lightning_modules.batch import Encoded, Example, Size, Target, Vocabulary
 from lightning_modules.config import canonical, knob
 from lightning_modules.draws import Draws
 from lightning_modules.layers.divergence import summed_divergence
+from lightning_modules.layers.frozen import Frozen
 from lightning_modules.objectives.objective import Objective, own_heads
 from lightning_modules.objectives.vocabulary_head import VocabularyHead, vocabulary_head
 
@@ -134,7 +135,7 @@ class Distillation(Objective):
         return 2.0 * e * (d + v) if self.distribution and self.positions == "hidden" else 0.0
 
 
-class Teacher(nn.Module):
+class Teacher(Frozen):
     """A frozen model with its head for masked words: no dropout, no gradient.
 
     Args:
@@ -145,12 +146,7 @@ class Teacher(nn.Module):
     def __init__(self, backbone: nn.Module, heads: nn.ModuleDict) -> None:
         super().__init__()
         self.backbone, self.words = backbone, vocabulary_head(own_heads(heads, "mlm"))
-        self.requires_grad_(False)
-        super().train(False)
-
-    def train(self, mode: bool = True) -> "Teacher":
-        """Stays in evaluation mode."""
-        return self
+        self.freeze()
 
     @torch.no_grad()
     def forward(self, example: Example) -> "Taught":

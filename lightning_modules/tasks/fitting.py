@@ -2,13 +2,17 @@
 
 from lightning_modules import languages
 from lightning_modules.batch import RECURRENT_STATES, SOURCE
-from lightning_modules.config import ConfigError, Problem, did_you_mean
+from lightning_modules.config import ConfigError, Problem, did_you_mean, diff
+from lightning_modules.parents import OF_TASK, SEED, parts, wrong_seed
 from lightning_modules.system import System
+from lightning_modules.tasks import unlabelled
 from lightning_modules.tasks.reading.layout import LAYOUTS
 from lightning_modules.tasks.settings import FineTuning
 from lightning_modules.tasks.shapes.texts import Texts
-from lightning_modules.tasks.table import task_named
+from lightning_modules.tasks.table import TASKS, task_named
 
+_OF_ROWS = ("max_length", "layout", "both_orders", "validation_share")  # what says which rows there are
+_OF_STUDENTS = ("distillation", "weight_pruning", "validation_share")  # what no teacher has, or must not change
 _WITHOUT_WEIGHTS = ("learned", "sinusoidal", "rotary", "none")  # positions of which attention has no weights
 
 
@@ -41,6 +45,7 @@ def check(system: System, task: str, settings: FineTuning) -> None:
         _quantized(system, settings),
     ]
     found = [Problem(f"finetuning.{path}", text) for path, text in filter(None, wrong)]
+    found += _taught(system, task, settings)
     found += [
         Problem("model.languages", text) for name in (task, settings.first) if name and (text := _foreign(system, name))
     ]
@@ -64,6 +69,68 @@ def _foreign(system: System, task: str) -> str:
     return (
         f"{', '.join(known)} have embeddings, and {task} has texts in '{lacking[0]}'.{did_you_mean(lacking[0], known)}"
     )
+
+
+def _taught(system: System, task: str, settings: FineTuning) -> list[Problem]:
+    """Why a teacher cannot teach this task, or cannot read what its student reads."""
+    taught = settings.taught
+    if taught is None:
+        return []
+    here = "finetuning.distillation"
+    described = parts(taught.teacher)
+    if not task_named(task).shape.taught or settings.span_beam:
+        text = f"{task} with span_beam" if settings.span_beam else task
+        return [Problem(here, f"compares logits of answers, which {text} has not: leave it out for this task")]
+    if text := unlabelled.problem(task, settings):
+        return [Problem(f"{here}.unlabelled", text)]
+    if text := wrong_seed(taught.teacher):
+        return [Problem(f"{here}.teacher.{SEED}", text)]
+    if described.task is not None and described.task not in TASKS:
+        hint = did_you_mean(str(described.task), TASKS)
+        return [Problem(f"{here}.teacher.task", f"there is no task {described.task!r}.{hint}")]
+    own = {path for path in described.finetuning if path.partition(".")[0] in _OF_STUDENTS}
+    wrong = {f"{OF_TASK}{path}": "is of the student alone. Leave it out" for path in own}
+    try:
+        teacher = settings.teacher_of(system, task)
+        assert teacher is not None
+        check(*teacher)
+    except ConfigError as error:
+        return [Problem(".".join(filter(None, (here, "teacher", p.path))), p.message) for p in error.problems]
+    theirs, asked, tuned = teacher
+    wrong |= _other_answers(task, asked) | _other_rows(system, theirs, settings, tuned)
+    return [Problem(f"{here}.teacher.{path}", text) for path, text in wrong.items()]
+
+
+def _other_answers(task: str, asked: str) -> dict[str, str]:
+    """In what the answers of a teacher's task differ, by path."""
+    ours, theirs = task_named(task).shape, task_named(asked).shape
+    same = [(type(shape), shape.reads, shape.classes, shape.labels) for shape in (ours, theirs)]
+    if same[0] == same[1]:
+        return {}
+    if same[0][:3] != same[1][:3]:
+        return {"task": f"{asked} asks in another form than {task}. Leave it out"}
+    given = [", ".join(shape.labels) for shape in (ours, theirs)]
+    return {"task": f"{asked} has other answers ({given[1]}) than {task} ({given[0]}). Leave it out"}
+
+
+def _other_rows(system: System, other: System, settings: FineTuning, tuned: FineTuning) -> dict[str, str]:
+    """In what the rows of a teacher differ, which reads those of its student, by path."""
+    both = "must be as here: both read the same batch"
+    wrong = {OF_TASK + name: both for name in _OF_ROWS if getattr(tuned, name) != getattr(settings, name)}
+    if tuned.features is not None:
+        wrong[f"{OF_TASK}features"] = "keep no model that could teach. Leave them out"
+    for path in diff(system.data.tokenized_by, other.data.tokenized_by):
+        wrong[f"data.tokenizer.{path}"] = "must be as here, or ids would mean other words"
+    if other.model.longest and settings.max_length > other.model.longest:
+        text = f"is {other.model.longest}, and rows have up to {settings.max_length} positions: lower max_length"
+        wrong["model.max_positions"] = text
+    if system.reads_characters != other.reads_characters:
+        wrong["model.characters"] = both
+    if system.reads_backward != other.reads_backward:
+        wrong["format.sentence_order"] = both
+    if languages.of(system.model) != languages.of(other.model):
+        wrong["model.languages"] = both
+    return wrong
 
 
 def _layout(task: str, settings: FineTuning) -> tuple[str, str] | None:

@@ -24,12 +24,13 @@ from lightning_modules.data.text.encode import Encoder
 from lightning_modules.data.text.tokenizer import Vocabulary
 from lightning_modules.draws import permutation
 from lightning_modules.objectives import LanguageModel
-from lightning_modules.tasks import validation
+from lightning_modules.tasks import unlabelled, validation
 from lightning_modules.tasks.reading.layout import MARKS
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.scores.kept import packed_probabilities
 from lightning_modules.tasks.settings import FineTuning
 from lightning_modules.tasks.shapes.shape import Inputs, Scored
+from lightning_modules.tasks.shapes.texts import TextExamples
 from lightning_modules.tasks.task import Split, Task
 
 _WINDOW = 32  # batches sorted by length together
@@ -252,6 +253,9 @@ class TaskData(pl.LightningDataModule):
         name, share = self.task.name, self.settings.validation_share
         if split == "train":
             examples = validation.drawn(name, share, self.settings.train_examples, self.seed)
+            if further := unlabelled.drawn(name, self.settings, self.seed, self.dev.examples):
+                assert isinstance(examples, TextExamples), "`tasks.fitting` refuses those of other shapes"
+                examples = examples.beside(further)
         else:
             examples = validation.examples(name, split, share)
         pieces = Pieces.of(examples.texts(), self.encoder)

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import AliasChoices, model_validator
 
 from lightning_modules.batch import Direction
-from lightning_modules.config import ConfigError, Settings, knob
+from lightning_modules.config import ConfigError, Problem, Settings, knob
 from lightning_modules.data.word_vectors import WordVectors
 from lightning_modules.objectives import LanguageModel
-from lightning_modules.parents import Role
+from lightning_modules.parents import ALONE, OF_TASK, Role, parts
+from lightning_modules.tasks.distillation import TaskDistillation
 from lightning_modules.tasks.reading.layout import LAYOUTS, LayoutName
 from lightning_modules.tasks.reading.text_vectors import FOLDED, ReaderName
 from lightning_modules.training.layer_groups import Freezing, trained
@@ -280,7 +281,8 @@ class WeightPruning(Settings):
         """The runs whose weights make the mask and are started from."""
         before = {"finetuning.weight_pruning.round": self.number - 1} if self.number > 1 else _UNPRUNED
         others: dict[str, dict[str, Any]] = {"task": before, "pretraining": _PRETRAINED}
-        mask = others.get(self.mask_from, {"task": self.mask_from, **_UNPRUNED})
+        untaught = {"task": self.mask_from, "finetuning.distillation": None}
+        mask = others.get(self.mask_from, untaught | _UNPRUNED)
         if self.weights == "redrawn":
             return {"mask": mask}
         early = {} if self.rewind_to is None else {"training.stop_after": self.rewind_to}
@@ -447,6 +449,9 @@ class FineTuning(Settings):
         "Remove weights of the encoder's matrices before the training, and keep them 0 in it. By default all stay.",
         neutral=None,
     )
+    distillation: TaskDistillation | None = knob(
+        None, "Learn from the answers of a fine-tuned teacher as well. By default from labels alone.", neutral=None
+    )
     quantization: Literal["int8"] | None = knob(
         None,
         "Score the model that the other settings train, without more training, with linear layers of its encoder in "
@@ -469,6 +474,11 @@ class FineTuning(Settings):
         return self.weight_pruning if self.weight_pruning is not None and self.weight_pruning.share else None
 
     @property
+    def taught(self) -> TaskDistillation | None:
+        """What is learned from a teacher; None where labels alone teach, or nothing is trained."""
+        return self.distillation if self.trains and self.distillation is not None and self.distillation.weight else None
+
+    @property
     def trains(self) -> bool:
         """Whether steps are made: not where the model of another fine-tuning is changed and scored."""
         return self.removal is None and self.quantization is None
@@ -485,11 +495,45 @@ class FineTuning(Settings):
             return {"start": {"finetuning.quantization": None}}
         if self.removal is not None:
             return {"start": {"finetuning.head_pruning": None}}
+        teacher: dict[Role, dict[str, Any]] = {} if self.taught is None else {"teacher": self._teacher(self.taught)}
+        return self._starts | teacher
+
+    @property
+    def _starts(self) -> dict[Role, dict[str, Any]]:
+        """The descriptions of the runs that a training starts from, and has its mask from."""
         if self.masking is not None:
             return self.masking.parents
         if self.from_scratch:
             return {}
-        return {"start": {"task": self.first, "finetuning.first": None} if self.first else {"task": ""}}
+        first = {"task": self.first, **dict.fromkeys((f"{OF_TASK}first", f"{OF_TASK}distillation"))}
+        return {"start": first if self.first else _PRETRAINED}
+
+    def _teacher(self, taught: TaskDistillation) -> dict[str, Any]:
+        """The description of the teacher in full."""
+        alone = ALONE if parts(taught.teacher).system else {}
+        return {**alone, **dict.fromkeys((f"{OF_TASK}distillation", f"{OF_TASK}weight_pruning")), **taught.teacher}
+
+    def teacher_of(self, system: "System", task: str) -> "tuple[System, str, Self] | None":
+        """The teacher's system, task and settings; None without a teacher.
+
+        Args:
+            system: The student's pretrained system.
+            task: The student's task.
+
+        Raises:
+            ConfigError: With every bad knob, its path as in the description.
+        """
+        if self.taught is None:
+            return None
+        described = parts(self._teacher(self.taught))
+        try:
+            settings = self.but(**described.finetuning)
+        except ConfigError as error:
+            raise ConfigError(
+                [Problem(OF_TASK + problem.path, problem.message) for problem in error.problems]
+            ) from None
+        system = system.but(**described.system) if described.system else system
+        return system, task if described.task is None else described.task, settings
 
     @model_validator(mode="after")
     def _is_one_pass_after_another(self) -> Self:
@@ -606,6 +650,11 @@ class FineTuning(Settings):
     def _check_frozen(self) -> None:
         if self.features is None:
             return
+        if self.distillation is not None:
+            raise ValueError(
+                "features of a frozen encoder are read in place of texts, which a teacher reads. Leave out features or "
+                "distillation."
+            )
         if self.quantization is not None:
             raise ValueError(
                 "a frozen encoder is not kept, so nothing is quantised. Leave out features or quantization."
@@ -629,7 +678,7 @@ class FineTuning(Settings):
             raise ValueError("a frozen encoder learns from no loss. Set auxiliary_lm to 0, or leave out features.")
 
     def resolved(self) -> Self:
-        """Without a removal of nothing, and without ``encoder_dropout`` for a frozen encoder.
+        """Without a removal of nothing, a teacher of no weight, and ``encoder_dropout`` for a frozen encoder.
 
         Its features are computed without dropout.
         """
@@ -638,6 +687,8 @@ class FineTuning(Settings):
             settings = settings.model_copy(update={"head_pruning": None})
         if settings.masking is None:
             settings = settings.model_copy(update={"weight_pruning": None})
+        if settings.distillation is not None and not settings.distillation.weight:
+            settings = settings.model_copy(update={"distillation": None})
         frozen = settings.features is not None and settings.encoder_dropout is not None
         return settings.model_copy(update={"encoder_dropout": None}) if frozen else settings
 
@@ -665,6 +716,19 @@ class FineTuning(Settings):
         width = model.layer_width(chosen[0]) if chosen else 0
         above = 3.0 * self.features.flops_per_sequence(width, length, model.table_width)
         return (forward / passes if chosen else 0.0) + above
+
+    def teacher_flops(self, system: "System", length: int) -> float:
+        """FLOPs of the teacher's forward pass over a sequence; 0 without a teacher.
+
+        Args:
+            system: The student's pretrained system.
+            length: Positions of the sequence.
+        """
+        if (teacher := self.teacher_of(system, "")) is None:
+            return 0.0
+        model = teacher[0].model
+        above = _bilstm_flops(model.width, model.width // 2, teacher[2].bilstm_layers, length)
+        return model.flops_per_sequence(length, memory=0) + above
 
     def language_model(self, system: "System") -> LanguageModel | None:
         """The objective of pretraining that goes on beside the task, with the weight it has here; None without one.

@@ -3,6 +3,7 @@
 import math
 
 from lightning_modules.system import System
+from lightning_modules.tasks import unlabelled
 from lightning_modules.tasks.pins import expected
 from lightning_modules.tasks.settings import FineTuning
 from lightning_modules.tasks.table import task_named
@@ -15,8 +16,8 @@ def expected_work(system: System, name: str, settings: FineTuning) -> tuple[int,
     """Optimiser steps, approximate positions and FLOPs.
 
     Steps are exact if an item is an example; with ``validation_share`` also only if as many examples are left to train
-    on as are not scored. A removal of heads has none; its positions are those that importances are computed from. A
-    quantisation has neither.
+    on as are not scored. Of texts without labels there may be fewer, since those of the dev set are left out. A removal
+    of heads has none; its positions are those that importances are computed from. A quantisation has neither.
 
     Args:
         system: The pretrained system.
@@ -28,6 +29,10 @@ def expected_work(system: System, name: str, settings: FineTuning) -> tuple[int,
     share = min(left, settings.train_examples or left) / train.examples
     items = shape.items(round(share * train.examples), round(share * train.words * _PIECES), settings)
     length = round(min(settings.max_length, share * _PIECES * train.words / (items * shape.rows) + 3))
+    further, words = unlabelled.available(name, settings)
+    if further:
+        length = round((items * length + further * min(settings.max_length, _PIECES * words + 3)) / (items + further))
+        items += further
     each_epoch = math.ceil(items / settings.batch_size)
     steps = settings.steps or settings.epochs * each_epoch
     passes = steps / each_epoch
@@ -36,5 +41,5 @@ def expected_work(system: System, name: str, settings: FineTuning) -> tuple[int,
     if settings.quantization is None and settings.removal is not None:
         passes = settings.removal.passes(system.model.total_heads)
     presented = passes * items * shape.rows_of(settings)
-    flops = presented * settings.flops_per_sequence(system, length, passes)
+    flops = presented * (settings.flops_per_sequence(system, length, passes) + settings.teacher_flops(system, length))
     return steps, round(presented * length), flops

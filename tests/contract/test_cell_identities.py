@@ -38,6 +38,7 @@ def cells(grid: Grid, scale: str) -> tuple[Cell, ...]:
         mock.patch("ablations.planning.resolve.examples_of", return_value=_NO_TEXT),
         mock.patch("ablations.planning.resolve.fingerprint_of", return_value=_NO_TEXT),
         mock.patch("ablations.schema.run.fingerprint", return_value=_NO_TEXT),
+        mock.patch("ablations.schema.run.of_texts", return_value=_NO_TEXT),
         mock.patch("ablations.schema.run.current_numerics", return_value={}),
         mock.patch("ablations.schema.run.NUMERICS_OF", dict.fromkeys(KINDS, ())),
     ):

@@ -245,7 +245,7 @@ class Choice(Shape):
     blank: bool = False
     context: bool = True
     layouts = frozenset(LAYOUTS)
-    keeps_answers = True
+    keeps_answers = taught = True
     measures = {
         "accuracy": "share of questions answered correctly, 0 to 1",
         "middle_accuracy": "the same share, questions for middle schools",

@@ -238,7 +238,7 @@ class Coreference(Shape):
     The official ratio of feminine to masculine F1 is left out, since higher is not better; both F1s are metrics.
     """
 
-    keeps_answers = True
+    keeps_answers = taught = True
     positive = (0, 1)
     measures = {
         "f1": "F1 over the questions whether the pronoun refers to A and to B, 0 to 1",

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from lightning_modules.batch import Encoded, Example
 from lightning_modules.data.text.tokenizer import Vocabulary
+from lightning_modules.layers.divergence import summed_divergence_of_logits
 from lightning_modules.tasks.reading.layout import LayoutName
 from lightning_modules.tasks.reading.own_lines import OwnLine
 from lightning_modules.tasks.reading.pieces import Pieces
@@ -96,6 +97,20 @@ class Head(nn.Module, ABC):
         """Number of answers that the loss is summed over."""
         return example.targets[self.target].count()
 
+    def divergence(self, outputs: Tensor, taught: Tensor, example: Example, temperature: float) -> Tensor:
+        """How far the answers of a batch are from a teacher's, summed over all rows of both outputs.
+
+        By default these are logits ``[n k]``: the divergence of two distributions at a temperature, times its square.
+        Only for shapes that are `Shape.taught`.
+
+        Args:
+            outputs: The student's outputs.
+            taught: The teacher's for the same batch.
+            example: The batch.
+            temperature: That of both distributions.
+        """
+        return summed_divergence_of_logits(outputs, taught, temperature)
+
     def adopt_pooler(self, weights: dict[str, Tensor]) -> None:
         """Takes over the pretrained pooler; heads without a pooler ignore it."""
 
@@ -143,6 +158,7 @@ class Shape(ABC):
         positive: The classes that F1 asks for.
         labels: Names of the classes whose numbers are the gold answers; empty where they have none.
         numbers: Whether answers are real numbers.
+        taught: Whether a student can learn from a teacher's outputs (`Head.divergence`).
         keeps_answers: Whether records keep the ``answer`` to each example, from which `score` gives any metric.
         line: The keys of an example in a user's own file.
     """
@@ -159,6 +175,7 @@ class Shape(ABC):
     positive: tuple[int, ...] = (1,)
     labels: tuple[str, ...] = ()
     numbers: bool = False
+    taught: bool = False
     keeps_answers: bool = False
 
     @abstractmethod

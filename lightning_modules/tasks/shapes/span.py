@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from lightning_modules.batch import Encoded, Example
 from lightning_modules.config import required
 from lightning_modules.data.text.tokenizer import Vocabulary
+from lightning_modules.layers.divergence import summed_divergence_of_logits
 from lightning_modules.tasks.reading.lines import refused
 from lightning_modules.tasks.reading.own_lines import Mark, OwnLine
 from lightning_modules.tasks.reading.passages import Question, SpanExamples
@@ -77,6 +78,17 @@ class SpanHead(Head):
         right = torch.stack([example.targets[name].ids for name in (START, END)], dim=1)
         return F.cross_entropy(logits, right, reduction="sum") / 2
 
+    def divergence(
+        self, outputs: Float[Tensor, "b t 2"], taught: Float[Tensor, "b t 2"], example: Example, temperature: float
+    ) -> Tensor:
+        """The mean of those of starts and ends, over real positions."""
+        padding = ~example.inputs.real[..., None]
+        ours, theirs = (
+            logits.float().masked_fill(padding, torch.finfo(torch.float32).min / 4).transpose(1, 2).flatten(0, 1)
+            for logits in (outputs, taught)
+        )
+        return summed_divergence_of_logits(ours, theirs, temperature) / 2
+
     def by_item(self, outputs: Tensor, example: Example) -> list[Tensor]:
         """The logits of each row without its padding ``[t 2]``."""
         sizes = example.inputs.real.sum(1).tolist()
@@ -109,6 +121,7 @@ class Spans(Shape):
     max_answer: int = 30
     n_best: int = 20
     layouts = frozenset({"cls_sep", "cls_last"})
+    taught = True
     measures = {
         "f1": "word F1 with the best matching marked answer, mean over questions, 0 to 1",
         "exact_match": "share of answers equal to a marked one except case, punctuation and articles, 0 to 1",

@@ -264,6 +264,7 @@ class Tagging(Shape):
 
     types: tuple[str, ...]
     context: bool = False
+    taught = True
     measures = {
         "entity_f1": "F1 of whole names, 0 to 1",
         "precision": "share of predicted names with correct bounds and type, 0 to 1",

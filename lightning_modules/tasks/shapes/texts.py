@@ -75,7 +75,7 @@ class TextExamples:
     Attributes:
         first: Texts, their words separated by single spaces ``[n]``.
         second: The second texts of a task of pairs ``[n]``, None for a task of single texts.
-        labels: Class numbers, or real numbers in regression ``[n]``.
+        labels: Class numbers, or real numbers in regression ``[m]``: of all, or of the first that have one.
         parts: The part of each example ``[n]``, "" for the main one; None if there are no others.
     """
 
@@ -108,6 +108,12 @@ class TextExamples:
     def about(self) -> list[tuple[str, ...]]:
         """The text or the two texts of each example."""
         return list(zip(*filter(None, (self.first, self.second)), strict=True))
+
+    def beside(self, unlabelled: Sequence[tuple[str, ...]]) -> Self:
+        """The examples, and behind them texts without a label, a text or two each."""
+        first = self.first + [texts[0] for texts in unlabelled]
+        second = None if self.second is None else self.second + [texts[1] for texts in unlabelled]
+        return type(self)(first, second, self.labels)
 
     def take(self, numbers: np.ndarray) -> Self:
         """Some of the examples."""
@@ -169,14 +175,15 @@ class TextInputs:
         self.labels = labels.astype(np.float32) if labels.dtype.kind == "f" else labels
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.sizes)
 
     def batch(self, indices: np.ndarray) -> Example:
         """The examples with these numbers as rows ``[b t]``, padded to the longest of them."""
         indices, orders = np.asarray(indices, dtype=np.int64), self.sizes.shape[1]
         example = Example.of(self.rows.tokens((indices[:, None] * orders + np.arange(orders)).ravel()))
-        first = torch.arange(len(indices)) * (orders * example.inputs.ids.shape[1])
-        example.targets[LABEL] = Target(first, torch.from_numpy(self.labels[indices]))
+        known = np.flatnonzero(indices < len(self.labels))
+        first = torch.from_numpy(known) * (orders * example.inputs.ids.shape[1])
+        example.targets[LABEL] = Target(first, torch.from_numpy(self.labels[indices[known]]))
         return example
 
 
@@ -263,8 +270,19 @@ class TextHead(Head):
         nn.init.constant_(self.output.bias, float(labels.mean()))
 
     def loss(self, outputs: Float[Tensor, "n k"], example: Example) -> Tensor:
-        """The summed cross-entropy, or squared error in regression."""
-        return summed_loss(outputs, example.targets[LABEL].ids)
+        """The summed cross-entropy, or squared error in regression, of the items that have a label."""
+        target = example.targets[LABEL]
+        if len(target.ids) < len(outputs):
+            outputs = outputs[target.where // (self.orders * example.inputs.ids.shape[1])]
+        return summed_loss(outputs, target.ids)
+
+    def divergence(
+        self, outputs: Float[Tensor, "n k"], taught: Float[Tensor, "n k"], example: Example, temperature: float
+    ) -> Tensor:
+        """In regression the squared difference of both answers, without a temperature."""
+        if outputs.shape[1] == 1:
+            return F.mse_loss(outputs.float(), taught.float(), reduction="sum")
+        return super().divergence(outputs, taught, example, temperature)
 
 
 def summed_loss(outputs: Float[Tensor, "n k"], labels: Num[Tensor, " n"]) -> Tensor:
@@ -291,6 +309,7 @@ class Texts(Shape):
     symmetric: bool = False
     tuned: bool = False
     layouts = frozenset(LAYOUTS)
+    taught = True
     measures = {name: metric.description for name, metric in METRICS.items()} | {
         "mismatched_accuracy": "accuracy on dev examples of genres that do not occur in training, 0 to 1"
     }

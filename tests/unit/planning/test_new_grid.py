@@ -96,3 +96,20 @@ def test_a_claim_on_a_wrong_value_is_no_further_problem(written):
 def test_two_different_slips_are_two_problems(written):
     problems, _ = written("{name: heldout.loss, label: ", "{nmae: heldout.loss, lable: ")
     assert len(problems) == 2
+
+
+@pytest.mark.parametrize("axis", ["objectives.distillation.temperature=1.0,4.0", "model.num_layers=1,2"])
+def test_students_of_a_new_grid_have_a_teacher_twice_as_deep_and_start_from_it_where_its_layers_fit(axis, folder):
+    new_grid.write("mine", [axis], SYSTEMS["distilbert"])
+    grid = grids.read("mine")
+    for scale in grid.scales:
+        for cell in plan(grid, scale).cells:
+            parents = cell.system.parents()
+            teacher, depth = parents["teacher"].system.model.num_layers, cell.system.model.num_layers
+            assert cell.system.objectives.mlm.weight == 2.0
+            if axis.startswith("model."):
+                assert teacher >= depth
+                assert "start" not in parents
+            else:
+                assert teacher == 2 * depth == 2 * len(cell.system.training.start_layers)
+                assert {run.id for run in cell.runs[0].by_role.values()} == set(cell.runs[0].parents)

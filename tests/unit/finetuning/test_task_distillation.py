@@ -1,0 +1,440 @@
+"""Distillation at the task: what a teacher's answers add to the loss, to the parents, and what is refused."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from ablations.schema.run import Run
+from lightning_modules.config import ConfigError, flat
+from lightning_modules.finetuning.finetune import TEACHER, TaskTeacher
+from lightning_modules.finetuning.run import FinetuningRun, finetune, finetuned
+from lightning_modules.layers.divergence import summed_divergence, summed_divergence_of_logits
+from lightning_modules.pretraining import fit
+from lightning_modules.tasks import TASKS, FineTuning, Task, expected_work, fitting, pins
+from lightning_modules.tasks.reading.passages import Question
+from lightning_modules.tasks.shapes.span import Spans
+from lightning_modules.tasks.shapes.texts import Texts
+from lightning_modules.training.recorder import CHECKPOINT, Interrupted
+from lightning_modules.training.weights import WEIGHTS, load_weights
+from tests.end_to_end.test_training import stop_after
+from tests.toy import toy_task
+from tests.toy_shapes import TOYS
+
+TAUGHT = "distillation"
+SETTINGS = FineTuning().but(
+    **{"epochs": 2, "batch_size": 16, "max_length": 16, "precision": "fp32", "optimizer.peak_lr": 1e-2}
+)
+
+
+def _questions(split):
+    for number in range(24):
+        words = [f"w{(7 * number + place) % 60:02d}" for place in range(4 + number % 9)]
+        context = " ".join(words)
+        at = number % 3
+        yield Question(f"{split}-{number}", "w00", context, ((4 * at, words[at]),))
+
+
+SPANS = Task("spans", "Where?", "made here", Spans(doc_stride=6, max_query=4), ("f1", "exact_match"), _questions)
+STILL = {"dropout": 0.0, "encoder_dropout": 0.0}
+
+
+@pytest.fixture(autouse=True)
+def toy(monkeypatch):
+    for name, given in {
+        "toy": {},
+        "pairs": {"shape": "pair"},
+        "grades": {"labels": ()},
+        "others": {"labels": ("small", "large")},
+    }.items():
+        monkeypatch.setitem(TASKS, name, toy_task(name, **given))
+    for name, task in (TOYS | {"spans": SPANS}).items():
+        monkeypatch.setitem(TASKS, name, task)
+    monkeypatch.setattr(pins, "pinned", dict)
+
+
+def taught(**changes):
+    return SETTINGS.but(**{f"{TAUGHT}.teacher": {}} | {f"{TAUGHT}.{name}": value for name, value in changes.items()})
+
+
+def start_of(system, folder):
+    fit(system, 0, folder)
+    return folder / WEIGHTS
+
+
+@pytest.fixture
+def parents(tiny, tmp_path):
+    """A system, its pretrained weights, and those of its fine-tuning by task."""
+    start, made = start_of(tiny, tmp_path / "pretrained"), {}
+
+    def teacher(task):
+        if task not in made:
+            finetune(FinetuningRun(tiny, task, SETTINGS, 0, start), tmp_path / f"teacher-{task}")
+            made[task] = tmp_path / f"teacher-{task}" / WEIGHTS
+        return made[task]
+
+    return tiny, start, teacher
+
+
+def module_and_batch(run):
+    module = run.build()
+    batch = next(iter(run.data.train_dataloader()))
+    return module, batch
+
+
+# --- the loss
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0, 7.0])
+def test_the_divergence_of_logits_is_that_of_words_and_of_the_released_code(temperature):
+    ours, theirs = (torch.randn(9, 5, dtype=torch.float64) for _ in range(2))
+    released = F.kl_div(
+        (ours / temperature).log_softmax(-1), (theirs / temperature).softmax(-1), reduction="batchmean"
+    ) * (temperature**2)
+    found = summed_divergence_of_logits(ours, theirs, temperature)
+    assert torch.isclose(found.double() / 9, released, rtol=1e-5)
+    nothing = torch.zeros(5, dtype=torch.float64)
+    same = torch.eye(5, dtype=torch.float64)
+    words = summed_divergence(ours, same, nothing, (theirs, same, nothing), temperature)
+    assert torch.isclose(found.double(), words, rtol=1e-5)
+    moved = summed_divergence_of_logits(ours + 3.0, theirs - 5.0, temperature)
+    assert torch.isclose(found, moved, rtol=1e-4)
+
+
+def test_the_square_of_the_temperature_keeps_the_size_of_the_gradient():
+    """By 1 / T^2 it would fall without; at high T it is the difference of logits (Hinton et al. 2015, section 2.1)."""
+    ours, theirs = torch.randn(6, 4).requires_grad_(), torch.randn(6, 4)
+    slopes = {t: torch.autograd.grad(summed_divergence_of_logits(ours, theirs, t), ours)[0] for t in (1.0, 4.0, 1000.0)}
+    apart = (ours - theirs).detach()
+    assert torch.allclose(slopes[1000.0], (apart - apart.mean(-1, keepdim=True)) / 4, rtol=0.02, atol=2e-3)
+    assert 0.2 < float(slopes[4.0].norm() / slopes[1.0].norm()) < 5.0
+
+
+@pytest.mark.parametrize("task", ["toy", "pairs", "grades", *TOYS])
+def test_a_student_that_equals_its_teacher_has_nothing_to_learn(tiny, task, tmp_path):
+    settings = taught(weight=1.0).but(**STILL)
+    plain = FinetuningRun(tiny, task, settings.but(distillation=None), 0, None)
+    module, batch = module_and_batch(plain)
+    module = plain.build()
+    module.settings = settings
+    same = plain.build()
+    module.teach(TaskTeacher(same.backbone, same.head))
+    total, count, weight = module.terms(module.backbone(batch), batch)[TEACHER]
+    assert (float(total.detach()), weight) == (0.0, 1.0)
+    assert count > 0
+    total.backward()
+    for name, parameter in module.named_parameters():
+        assert parameter.grad is None or float(parameter.grad.abs().max()) < 1e-6, name
+
+
+@pytest.mark.parametrize("task", ["toy", "pairs", "grades", *TOYS])
+def test_a_teacher_of_other_weights_pulls_on_the_student(tiny, task):
+    plain = FinetuningRun(tiny, task, SETTINGS.but(**STILL), 0, None)
+    module, batch = module_and_batch(plain)
+    module.settings = taught(weight=1.0)
+    other = FinetuningRun(tiny, task, SETTINGS, 5, None).build()
+    module.teach(TaskTeacher(other.backbone, other.head))
+    total = module.terms(module.backbone(batch), batch)[TEACHER][0]
+    assert float(total.detach()) > 0.0
+    total.backward()
+    assert all(bool(p.grad.isfinite().all()) for p in module.parameters() if p.grad is not None)
+    assert any(float(p.grad.abs().max()) > 0 for p in module.backbone.parameters() if p.grad is not None)
+    assert all(p.grad is None for p in other.parameters())
+
+
+def test_in_regression_it_is_the_squared_difference_of_answers(tiny):
+    module, batch = module_and_batch(FinetuningRun(tiny, "grades", SETTINGS.but(**STILL), 0, None))
+    other = FinetuningRun(tiny, "grades", SETTINGS, 5, None).build()
+    module.eval()
+    teacher = TaskTeacher(other.backbone, other.head)
+    module.teach(teacher)
+    ours, theirs = module(batch), teacher(batch)
+    for temperature in (1.0, 4.0):
+        module.settings = taught(temperature=temperature)
+        total, count, _ = module.terms(module.backbone(batch), batch)[TEACHER]
+        assert torch.isclose(total, (ours - theirs).square().sum(), rtol=1e-5)
+        assert count == len(ours) == 16
+
+
+def test_padding_has_no_part_in_the_divergence_of_spans(tiny):
+    module, batch = module_and_batch(FinetuningRun(tiny, "spans", SETTINGS.but(**STILL), 0, None))
+    ours = torch.randn(*batch.inputs.ids.shape, 2)
+    theirs = torch.randn_like(ours)
+    wrong = (~batch.inputs.real)[..., None] * 50.0
+    found = module.head.divergence(ours, theirs, batch, 2.0)
+    assert bool((~batch.inputs.real).any())
+    assert torch.equal(found, module.head.divergence(ours + wrong, theirs - wrong, batch, 2.0))
+
+
+# --- a training
+
+
+def test_the_teacher_is_frozen_and_no_part_of_the_weights(parents, tmp_path):
+    tiny, start, teacher = parents
+    run = FinetuningRun(tiny, "toy", taught(), 0, start, teacher=teacher("toy"))
+    module = run.build()
+    assert module.state_dict().keys() == FinetuningRun(tiny, "toy", SETTINGS, 0, start).build().state_dict().keys()
+    (held,) = module._teachers
+    module.train()
+    assert not any(part.training for part in held.modules())
+    assert not any(p.requires_grad for p in held.parameters())
+    backbone, head = finetuned(FinetuningRun(tiny, "toy", SETTINGS, 0, None), teacher("toy"))
+    batch = next(iter(run.data.train_dataloader()))
+    assert torch.equal(held(batch), head(backbone(batch), batch))
+
+
+def test_without_weight_it_is_the_plain_fine_tuning_to_the_bit(parents, tmp_path):
+    tiny, start, _ = parents
+    idle = taught(weight=0.0)
+    assert idle.essence() == SETTINGS.essence()
+    assert idle.parents == SETTINGS.parents
+    made = finetune(FinetuningRun(tiny, "toy", idle, 0, start), tmp_path / "idle")
+    plain = finetune(FinetuningRun(tiny, "toy", SETTINGS, 0, start), tmp_path / "plain")
+    assert made.curve == plain.curve
+    weights = [load_weights(tmp_path / name / WEIGHTS) for name in ("idle", "plain")]
+    assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
+
+
+@pytest.mark.parametrize("stop", [1, 5])
+def test_a_distillation_is_resumed_to_the_bit(parents, tmp_path, stop):
+    tiny, start, teacher = parents
+    settings = taught(unlabelled="others", unlabelled_examples=20)
+    run = FinetuningRun(tiny, "toy", settings, 0, start, teacher=teacher("toy"))
+    straight = finetune(run, tmp_path / "straight")
+    assert {"toy.train_teacher_loss", "toy.train_loss"} <= straight.curve.keys()
+    with pytest.raises(Interrupted):
+        finetune(run, tmp_path / "resumed", stop=stop_after(stop))
+    held = torch.load(tmp_path / "resumed" / CHECKPOINT, weights_only=True)["state_dict"]
+    assert not any("teacher" in name for name in held)
+    torch.manual_seed(999)
+    resumed = finetune(run, tmp_path / "resumed")
+    assert resumed.curve == straight.curve
+    weights = [load_weights(tmp_path / name / WEIGHTS) for name in ("straight", "resumed")]
+    assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"weight": 1.0},
+        {"temperature": 8.0},
+        {"unlabelled": "others"},
+        {"unlabelled": "others", "unlabelled_examples": 7},
+    ],
+)
+def test_every_knob_changes_the_training(parents, tmp_path, changes):
+    tiny, start, teacher = parents
+    losses = []
+    for number, settings in enumerate((taught(), taught(**changes))):
+        run = FinetuningRun(tiny, "toy", settings, 0, start, teacher=teacher("toy"))
+        losses.append(finetune(run, tmp_path / str(number)).metrics["toy.dev_loss"])
+    assert losses[0] != losses[1]
+
+
+def test_from_the_teacher_alone_a_student_gives_its_answers(tiny, tmp_path):
+    """With all of the loss the teacher's, labels have no part: other labels, the same student."""
+    start = start_of(tiny, tmp_path / "pretrained")
+    finetune(FinetuningRun(tiny, "toy", SETTINGS, 0, start), tmp_path / "teacher")
+    run = FinetuningRun(tiny, "toy", taught(weight=1.0), 0, start, teacher=tmp_path / "teacher" / WEIGHTS)
+    first = finetune(run, tmp_path / "first")
+    other = FinetuningRun(tiny, "toy", taught(weight=1.0), 0, start, teacher=tmp_path / "teacher" / WEIGHTS)
+    other.data.train.labels = 1 - other.data.train.labels
+    second = finetune(other, tmp_path / "second")
+    assert first.metrics["toy.accuracy"] == second.metrics["toy.accuracy"]
+    assert first.curve["toy.train_teacher_loss"] == second.curve["toy.train_teacher_loss"]
+    assert first.curve["toy.train_loss"] != second.curve["toy.train_loss"]
+
+
+def test_the_forward_passes_of_the_teacher_are_counted(parents, tmp_path, tiny):
+    _, start, teacher = parents
+    deeper = {"model.num_layers": 3}
+    plain = expected_work(tiny, "toy", SETTINGS)
+    same, deep = (expected_work(tiny, "toy", taught(teacher=given)) for given in ({}, deeper))
+    assert plain[:2] == same[:2] == deep[:2]
+    forward = plain[2] / 3
+    assert same[2] - plain[2] == pytest.approx(forward)
+    assert deep[2] - plain[2] == pytest.approx(3 * forward, rel=0.05)  # of one layer here
+    plain, made = (
+        finetune(FinetuningRun(tiny, "toy", settings, 0, start, teacher=teacher("toy")), tmp_path / name).cost
+        for name, settings in (("plain", SETTINGS), ("taught", taught()))
+    )
+    assert made["flops"] == pytest.approx(plain["flops"] * 4 / 3)
+    assert made["parameters"] == plain["parameters"]
+
+
+# --- texts without labels
+
+
+def test_of_the_task_itself_they_are_the_examples_beyond_the_labels(tiny):
+    few = taught(unlabelled="toy").but(train_examples=10)
+    labelled = FinetuningRun(tiny, "toy", SETTINGS.but(train_examples=10), 3, None).data.train.examples
+    run = FinetuningRun(tiny, "toy", few, 3, None)
+    inputs, dev = run.data.train, run.data.dev.examples
+    assert inputs.examples.first[:10] == labelled.first
+    every = TASKS["toy"].examples("train").first
+    rest = [text for text in every if text not in labelled.first and text not in dev.first]
+    assert set(inputs.examples.first[10:]) == set(rest)
+    assert len(inputs.labels) == 10 < len(inputs)
+    assert not set(inputs.examples.first[10:]) & set(dev.first)
+
+
+def test_texts_of_the_dev_set_are_left_out(tiny, monkeypatch):
+    dev = TASKS["toy"].examples("dev")
+    rows = TASKS["toy"].rows
+    monkeypatch.setitem(TASKS, "leaky", replace(TASKS["toy"], name="leaky", rows=lambda split: rows("dev")))
+    assert len(dev) > 0
+    inputs = FinetuningRun(tiny, "toy", taught(unlabelled="leaky"), 0, None).data.train
+    assert len(inputs) == len(inputs.labels)
+
+
+def test_a_batch_has_targets_for_labels_alone_and_its_loss_is_theirs(tiny):
+    run = FinetuningRun(tiny, "toy", taught(unlabelled="others").but(**STILL), 0, None)
+    plain = FinetuningRun(tiny, "toy", SETTINGS.but(**STILL), 0, None)
+    inputs, module = run.data.train, plain.build().eval()
+    mixed = inputs.batch([3, 70, 5, 80])
+    assert mixed.targets["label"].ids.tolist() == inputs.labels[[3, 5]].tolist()
+    alone = [module.head.loss(module(one), one) for one in (inputs.batch([n]) for n in (3, 5))]
+    assert torch.isclose(module.head.loss(module(mixed), mixed), sum(alone), rtol=1e-5)
+    assert module.head.count(mixed) == 2
+    none = inputs.batch([70, 80])
+    assert float(module.head.loss(module(none), none).detach()) == module.head.count(none) == 0.0
+
+
+def test_both_orders_of_pairs_without_labels(tiny, monkeypatch):
+    alike = toy_task("alike", "pair", ())
+    monkeypatch.setitem(TASKS, "alike", replace(alike, shape=Texts((), True, symmetric=True)))
+    settings = taught(unlabelled="pairs").but(both_orders=True, **STILL)
+    run = FinetuningRun(tiny, "alike", settings, 0, None)
+    module = FinetuningRun(tiny, "alike", settings.but(distillation=None), 0, None).build().eval()
+    mixed = run.data.train.batch([3, 70, 5])
+    alone = [module.head.loss(module(one), one) for one in (run.data.train.batch([n]) for n in (3, 5))]
+    assert torch.isclose(module.head.loss(module(mixed), mixed), sum(alone), rtol=1e-4)
+
+
+def test_documents_of_a_corpus_are_texts(tiny):
+    (corpus,) = tiny.data.corpora
+    run = FinetuningRun(tiny, "toy", taught(unlabelled=corpus, unlabelled_examples=2), 0, None)
+    inputs = run.data.train
+    assert len(inputs) == len(inputs.labels) + 2
+    assert max(inputs.sizes.ravel()) <= SETTINGS.max_length
+    steps, positions, _ = expected_work(tiny, "toy", run.settings)
+    plain = expected_work(tiny, "toy", SETTINGS)
+    assert steps == len(run.data.train_dataloader()) > plain[0]
+    assert positions > plain[1]
+
+
+# --- runs
+
+
+def tuned(system, settings, task="toy", seed=0):
+    pretrained = Run.pretraining(system, seed, dict.fromkeys(system.corpora, "text"))
+    return Run.finetuning_of(pretrained, task, "examples", settings)
+
+
+def test_a_teacher_is_a_parent_with_a_role(tiny):
+    plain, run = tuned(tiny, SETTINGS), tuned(tiny, taught())
+    assert run.roles == ("start", "teacher")
+    assert run.by_role["teacher"].id == plain.id
+    assert run.by_role["start"].id == plain.parents[0]
+    assert tuned(tiny, taught(weight=0.0)).id == plain.id
+    other = tuned(tiny, taught(teacher={"seed": 9, "finetuning.epochs": 5}))
+    assert other.id != run.id
+    assert other.by_role["teacher"].id == tuned(tiny, SETTINGS.but(epochs=5), seed=9).id
+    assert Run.read(run.to_dict()).id == run.id
+
+
+def test_spelling_out_more_of_a_teacher_is_no_other_run(tiny):
+    spelt = {"model.num_layers": tiny.model.num_layers, "finetuning.epochs": SETTINGS.epochs}
+    assert tuned(tiny, taught(teacher=spelt)).id == tuned(tiny, taught()).id
+
+
+def test_the_teacher_of_a_student_is_no_student(tiny):
+    deep = tiny.but(**{"model.num_layers": 2})
+    student = tiny.but(
+        **{
+            "training.start": {"model.num_layers": 2},
+            "training.start_layers": [0],
+            "objectives.distillation.teacher": {"model.num_layers": 2},
+        }
+    )
+    run = tuned(student, taught(teacher={"model.num_layers": 2}))
+    assert run.by_role["teacher"].id == tuned(deep, SETTINGS).id
+    assert set(run.start.parents) == {run.by_role["teacher"].start.id}
+
+
+def test_a_quantised_student_is_that_which_a_teacher_taught(tiny):
+    run = tuned(tiny, taught().but(quantization="int8"))
+    assert run.roles == ()
+    assert run.start.id == tuned(tiny, taught()).id
+
+
+def test_in_regression_a_temperature_is_no_other_run(tiny):
+    runs = [tuned(tiny, taught(temperature=t), "grades") for t in (1.0, 2.0)]
+    assert runs[0].id == runs[1].id
+    assert len({tuned(tiny, taught(temperature=t)).id for t in (1.0, 2.0)}) == 2
+
+
+def test_the_text_without_labels_is_part_of_the_identity(tiny):
+    (corpus,) = tiny.data.corpora
+    for source in ("others", corpus):
+        run = tuned(tiny, taught(unlabelled=source))
+        assert run.fingerprints[source]
+        assert run.texts[source]
+        assert run.id != tuned(tiny, taught()).id
+        assert source in flat(run.finetuning)["distillation.unlabelled"]
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"teacher": {"data.tokenizer.vocab_size": 70}}, r"teacher\.data\.tokenizer\.vocab_size: must be as here"),
+        ({"teacher": {"task": "pairs"}}, r"teacher\.task: pairs asks in another form than toy"),
+        ({"teacher": {"task": "others"}}, r"teacher\.task: others has other answers \(small, large\)"),
+        ({"teacher": {"task": "grades"}}, r"teacher\.task: grades asks in another form"),
+        ({"teacher": {"task": "toys"}}, r"teacher\.task: there is no task 'toys'\. Did you mean 'toy'"),
+        ({"teacher": {"modell": 8}}, r"distillation\.teacher\.modell: there is no such knob"),
+        ({"teacher": {"finetuning.epoch": 8}}, r"teacher\.finetuning\.epoch: there is no such knob"),
+        ({"teacher": {"seed": -1}}, r"distillation\.teacher\.seed: must be a whole number"),
+        ({"teacher": {"finetuning.max_length": 8}}, r"teacher\.finetuning\.max_length: must be as here"),
+        ({"teacher": {"finetuning.features": {}}}, r"teacher\.finetuning\.features: keep no model"),
+        ({"teacher": {"finetuning.distillation.weight": 1.0}}, r"finetuning\.distillation\.weight: is of the student"),
+        ({"teacher": {"model.max_positions": 8, "format.sequence_length": 8}}, r"teacher.*8"),
+        ({"unlabelled": "toy"}, r"distillation\.unlabelled: toy has only texts with labels"),
+        ({"unlabelled": "pairs"}, r"distillation\.unlabelled: pairs has no single texts"),
+        ({"unlabelled": "imdb-unlabeled"}, r"unlabelled: there is no task or corpus .* Did you mean 'imdb-unlabelled'"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(tiny, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        fitting.check(tiny, "toy", taught(**changes))
+
+
+def test_shapes_without_whole_texts_have_no_texts_without_labels(tiny):
+    for name in TOYS:
+        with pytest.raises(ConfigError, match=rf"unlabelled: toy has whole texts, and {name}"):
+            fitting.check(tiny, name, taught(unlabelled="toy"))
+    with pytest.raises(ConfigError, match=r"unlabelled: imdb-unlabelled is no task, and pairs reads pairs"):
+        fitting.check(tiny, "pairs", taught(unlabelled="imdb-unlabelled"))
+
+
+def test_a_beam_and_frozen_features_are_refused(tiny):
+    with pytest.raises(ConfigError, match=r"finetuning\.distillation: compares logits .* spans with span_beam"):
+        fitting.check(tiny, "spans", taught().but(span_beam={}))
+    with pytest.raises(ConfigError, match=r"Leave out features or distillation"):
+        taught().but(features={})
+    with pytest.raises(ConfigError, match=r"unlabelled_examples counts texts"):
+        taught(unlabelled_examples=3)
+
+
+def test_missing_and_foreign_weights_are_refused(parents, tmp_path):
+    tiny, start, teacher = parents
+    with pytest.raises(ConfigError, match=r"finetuning\.distillation\.teacher: needs the weights"):
+        finetune(FinetuningRun(tiny, "toy", taught(), 0, start), tmp_path / "student")
+    deep = taught(teacher={"model.num_layers": 3})
+    with pytest.raises(Exception, match=r"blocks"):
+        finetune(FinetuningRun(tiny, "toy", deep, 0, start, teacher=teacher("toy")), tmp_path / "student")
+    assert not (tmp_path / "student" / CHECKPOINT).exists()
