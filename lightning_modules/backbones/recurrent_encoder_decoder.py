@@ -41,11 +41,12 @@ class RecurrentEncoderDecoder(OfTwoSequences, RecurrentSettings):
     of_one_sequence = ("output_size", "cell_size", "characters", "segment_types")
 
     kind: Literal["lstm_encoder_decoder"] = knob("lstm_encoder_decoder", "")
-    attention: Literal["dot", "scaled_dot", "general", "additive", "none"] = knob(
+    attention: Literal["dot", "scaled_dot", "general", "additive", "uniform", "none"] = knob(
         "dot",
         "Score of a state of the decoder and one of the source. It is their product (dot), the same over the root of "
         "their width (scaled_dot), or with a matrix between them (general: Luong et al. 2015). It may be a layer "
-        "(additive: Bahdanau et al. 2015). With none the decoder knows of the source what its first states hold.",
+        "(additive: Bahdanau et al. 2015). With uniform every state of the source counts the same, as a control of the "
+        "choice among them. With none the decoder knows of the source what its first states hold.",
     )
 
     @model_validator(mode="after")
@@ -90,7 +91,8 @@ class RecurrentEncoderDecoder(OfTwoSequences, RecurrentSettings):
         total = side * (super().flops_per_sequence(1) + self.encoder.flops_per_sequence(1))
         if self.attention == "none":
             return total
-        total += 4 * side * side * d + side * 4 * d * d  # scores, what is mixed by them, and both combined
+        products = 2 if self.attention == "uniform" else 4  # what is mixed by scores, and these
+        total += products * side * side * d + side * 4 * d * d  # and both states combined
         if self.attention == "general":
             total += side * 2 * d * d
         if self.attention == "additive":

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from lightning_modules.layers.scene import Source
 
-Score = Literal["dot", "scaled_dot", "general", "additive"]
+Score = Literal["dot", "scaled_dot", "general", "additive", "uniform"]
 
 
 class SourceAttention(nn.Module):
@@ -20,6 +20,7 @@ class SourceAttention(nn.Module):
         scaled_dot   q . k / sqrt(d)         Vaswani et al. 2017, section 3.2.1
         general      q . W k                 Luong et al.
         additive     v . tanh(W q + U k)     Bahdanau et al. 2015, appendix A.1.2
+        uniform      0                       the control: the mean of the source
 
         tanh(C [mean of the source by the softmax of the scores; q])
 
@@ -51,6 +52,8 @@ class SourceAttention(nn.Module):
         return torch.tanh(self.combine(torch.cat([mixed, x], -1)))
 
     def _scores(self, x: Float[Tensor, "b t d"], keys: Float[Tensor, "b s d"]) -> Float[Tensor, "b t s"]:
+        if self.score == "uniform":
+            return x.new_zeros(x.shape[0], x.shape[1], keys.shape[1])
         if self.query is not None and self.sum is not None:
             return self.sum(torch.tanh(self.query(x)[:, :, None] + keys[:, None]))[..., 0]
         scale = x.shape[-1] ** -0.5 if self.score == "scaled_dot" else 1.0

@@ -33,6 +33,7 @@ RECURRENT_FORMS = {
     "scaled dot, own table": {"attention": "scaled_dot", "source_embeddings": "own"},
     "general, one layer of the encoder": {"attention": "general", "encoder_layers": 1},
     "additive, narrow table": {"attention": "additive", "embedding_size": 8},
+    "uniform": {"attention": "uniform"},
     "no attention": {"attention": "none", "encoder_layers": 3},
     "residual": {"attention": "dot", "residual": True, "embedding_norm": True},
 }
@@ -226,7 +227,7 @@ def test_flops_of_lstms_are_those_of_torchs_counter_and_of_what_it_does_not_coun
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("score", ["dot", "scaled_dot", "general", "additive"])
+@pytest.mark.parametrize("score", ["dot", "scaled_dot", "general", "additive", "uniform"])
 def test_attention_is_the_published_formula_and_sees_no_padding(score):
     torch.manual_seed(0)
     attention = SourceAttention(6, score).double()
@@ -243,6 +244,8 @@ def test_attention_is_the_published_formula_and_sees_no_padding(score):
                 if score == "additive":
                     hidden = torch.tanh(attention.query.weight @ q + attention.key.weight @ k)
                     scores.append(attention.sum.weight[0] @ hidden)
+                elif score == "uniform":
+                    scores.append(torch.zeros(()).double())
                 else:
                     k = attention.key.weight @ k if score == "general" else k
                     scores.append(q @ k / (6**0.5 if score == "scaled_dot" else 1))
