@@ -26,11 +26,11 @@ class TaskDistillation(Settings):
     teacher: dict[str, Any] = knob(
         {},
         "Knob -> value: in what the teacher differs, all else being as here but for this distillation. Knobs of its "
-        "fine-tuning begin with finetuning., and the others are of its pretraining, which then is no student and "
-        "continues nothing unless they say so. Its task and its seed are those of the run unless task and seed name "
+        "fine-tuning begin with finetuning., and the others are of its pretraining. That is no student and continues "
+        "nothing unless they say so. Its task and its seed are those of the run unless task and seed name "
         "others. It has the same tokenizer, reads the same rows and chooses among the same answers.",
     )
-    weight: float = knob(0.5, "Share of the teacher in the loss; labels have the rest. No teacher with 0.", ge=0, le=1)
+    weight: float = knob(0.5, "Share of the teacher in the loss. Labels have the rest. No teacher with 0.", ge=0, le=1)
     temperature: float = knob(2.0, "Temperature of both distributions. Regression has none.", gt=0)
     unlabelled: str | None = knob(
         None,

@@ -76,8 +76,8 @@ class Training(Settings):
     clip_norm: float = knob(1.0, "Maximum global gradient norm. No clipping with 0.", neutral=0.0, ge=0)
     averaged_checkpoints: int = knob(
         1,
-        "Checkpoints of which the weights are averaged, the last after the last step (5 of the base Transformer, 20 of "
-        "the big one: Vaswani et al. 2017, section 6.1). From the first of them on the mean so far is evaluated, and "
+        "Checkpoints of which the weights are averaged, the last after the last step. Vaswani et al. (2017, section "
+        "6.1) average 5 of the base Transformer and 20 of the big one. From the first of them on the mean so far is evaluated, and "
         "it is kept at the end. 1 averages nothing.",
         neutral=1,
         ge=1,
@@ -85,8 +85,8 @@ class Training(Settings):
     )
     averaging_interval: float = knob(
         0.015,
-        "With averaged_checkpoints: steps from one to the next, as a share of all steps (0.015: about 10 minutes of "
-        "the 12 hours of the base Transformer).",
+        "With averaged_checkpoints: steps from one to the next, as a share of all steps. By 0.015 these are about 10 "
+        "minutes of the 12 hours of the base Transformer.",
         neutral=0.015,
         gt=0,
         lt=1,
