@@ -28,10 +28,11 @@ def names(cells: Iterable[Cell], rows: Rows) -> dict[str, str]:
     """The name of each cell's sample, which is that of the first cell with the same runs.
 
     Cells may be one model, such as one layer of its own and one that is shared. Their runs are one sample: they count
-    once among the variances of a group, and a difference between them is no comparison of two draws.
+    once among the variances of a group, and a difference between them is no comparison of two draws. An average over
+    tasks is a measurement of the pretraining, from which other cells may be fine-tuned otherwise: then values differ.
     """
-    first: dict[tuple[str, ...], str] = {}
-    measured = {cell.label: tuple(row.run for row in rows(cell).values()) for cell in cells}
+    first: dict[tuple[tuple[str, float], ...], str] = {}
+    measured = {cell.label: tuple((row.run, row.value) for row in rows(cell).values()) for cell in cells}
     return {label: first.setdefault(runs, label) if runs else label for label, runs in measured.items()}
 
 

@@ -13,14 +13,16 @@ entry's, but for those that do not apply: sizes that the grid varies are all the
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ablations.core.strict_yaml import State, state
 from ablations.planning import checked
 from ablations.planning.scale_files import available
 from ablations.schema.scale import ScaleFile
 from lightning_modules.config import ConfigError, Problem, flat
-from lightning_modules.system import System
+
+if TYPE_CHECKING:
+    from lightning_modules.system import System
 
 
 def read(name: str) -> ScaleFile:
@@ -33,7 +35,7 @@ def read(name: str) -> ScaleFile:
     return lineage(name)[0]
 
 
-def caveat(name: str, systems: Iterable[System]) -> str:
+def caveat(name: str, systems: "Iterable[System]") -> str:
     """What results of some systems at a scale cannot show; empty for a scale that only a grid knows."""
     if name not in available():
         return ""

@@ -41,6 +41,7 @@ ROWS = {
     "ablations/core/provenance.py: digest": _OWN,
     "ablations/literature/published_values.py: read": _OWN,
     "ablations/pages/parameters_page.py: damages": _NEW,
+    "ablations/planning/new_grid.py: _scales": _OWN,
     "ablations/planning/new_grid.py: _text": _OWN,
     "ablations/running/between.py: resident": _KERNEL,
     "ablations/running/keeper.py: Keeper._make_all": _NEW,

@@ -44,7 +44,7 @@ def started(system, start, folder, monkeypatch):
             raise Seen(module)
 
     with monkeypatch.context() as patched:
-        patched.setattr(fitting, "trainer", lambda *_: Trainer())
+        patched.setattr(fitting, "trainer", lambda *_, **__: Trainer())
         with pytest.raises(Seen) as seen:
             fit(system, 0, folder, start=start)
     return seen.value.args[0]

@@ -1,5 +1,6 @@
 """Cells of the same runs, such as one layer of its own and one that is shared, are one sample."""
 
+
 import pytest
 
 from ablations.claims import judging
@@ -51,3 +52,18 @@ def test_a_claim_about_two_cells_of_the_same_runs_is_not_tested(relation):
     (found,) = judging.verdicts(study(claims=[claim]))
     assert (found.outcome, found.reason, found.effect) == (NOT_RESOLVED, Reason.UNTESTABLE, None)
     assert "same runs" in found.sentence
+
+
+def test_averages_over_tasks_of_the_same_pretrainings_are_samples_of_their_own():
+    """Two ways to fine-tune share their pretrainings, whose runs an average names, and not their values."""
+    measured = study()
+    first, *_, twin = measured.cells
+
+    def rows(cell):
+        lower = 0.1 if cell is twin else 0.0
+        return {seed: row._replace(value=row.value - lower) for seed, row in measured.of(cell, "heldout.loss").items()}
+
+    assert len({*variances.names(measured.cells, rows).values()}) == 4
+    estimate = variances.differences(measured, rows)(first, twin)[1]
+    assert estimate is not None
+    assert estimate.value == pytest.approx(0.1)

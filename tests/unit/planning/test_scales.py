@@ -179,7 +179,14 @@ def test_a_borrowed_entry_keeps_the_sizes_that_the_grid_varies(folder, tmp_path)
 
 
 # of 32 positions, or of heads that can be removed
-_NEED_OTHERS = {"permutation", "transformer_variations", "head_pruning", "small_models"}
+_NEED_OTHERS = {
+    "permutation",
+    "transformer_variations",
+    "translation_start",
+    "head_pruning",
+    "heads_left",
+    "small_models",
+}
 
 
 @pytest.mark.parametrize("name", [name for name in grids.available() if name not in _NEED_OTHERS])
