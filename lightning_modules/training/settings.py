@@ -77,8 +77,8 @@ class Training(Settings):
     averaged_checkpoints: int = knob(
         1,
         "Checkpoints of which the weights are averaged, the last after the last step. Vaswani et al. (2017, section "
-        "6.1) average 5 of the base Transformer and 20 of the big one. From the first of them on the mean so far is evaluated, and "
-        "it is kept at the end. 1 averages nothing.",
+        "6.1) average 5 of the base Transformer and 20 of the big one. From the first of them on the mean so far is "
+        "evaluated, and it is kept at the end. 1 averages nothing.",
         neutral=1,
         ge=1,
         le=1 << 10,

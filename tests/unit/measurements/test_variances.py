@@ -1,6 +1,5 @@
 """Cells of the same runs, such as one layer of its own and one that is shared, are one sample."""
 
-
 import pytest
 
 from ablations.claims import judging
