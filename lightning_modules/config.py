@@ -4,6 +4,7 @@ A *knob* is one field of one settings class. Grids, the command line and tables 
 (``objectives.mlm.masking.rate``).
 """
 
+import copy
 import functools
 import hashlib
 import json
@@ -122,7 +123,7 @@ class Settings(BaseModel):
         """
         data, wrong = self.to_dict(), []
         for path, value in sorted(changes.items(), key=lambda change: not is_kind(type(self), change[0])):
-            problem = _set(data, path, as_data(value), type(self))
+            problem = _set(data, path, copy.deepcopy(as_data(value)), type(self))  # which other changes may change
             wrong += [problem] if problem else []
         if wrong:
             raise ConfigError(wrong)

@@ -183,3 +183,10 @@ class TestUnions:
         assert pickle.loads(pickle.dumps(straight)) == straight == Now.read(straight.to_dict())
         with pytest.raises(AttributeError):
             Now().get("course.slop")
+
+
+def test_a_change_inside_a_given_part_leaves_what_was_given():
+    given = {"num_layers": 2, "hidden_size": 32, "num_heads": 2}
+    changed = SYSTEMS["bert_base"].but(**{"model": given, "model.dropout": 0.3})
+    assert changed.model.dropout == 0.3
+    assert given == {"num_layers": 2, "hidden_size": 32, "num_heads": 2}
