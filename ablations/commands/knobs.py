@@ -46,14 +46,15 @@ def command(
     form: As = Format.table,
 ) -> None:
     """Finds knobs: where each is set, its default, its meaning, and what others call it."""
+    from ablations.schema.grid import FINETUNING
     from lightning_modules.config import ConfigError, did_you_mean, flat, paths
     from lightning_modules.system import System
     from lightning_modules.systems import ROBERTA_BASE
     from lightning_modules.tasks.settings import FineTuning
 
     with reporting_errors():
-        known = paths(System) | {f"finetuning.{path}": field for path, field in paths(FineTuning).items()}
-        usual = flat(ROBERTA_BASE.resolved()) | {f"finetuning.{path}": v for path, v in flat(FineTuning()).items()}
+        known = paths(System) | {FINETUNING + path: field for path, field in paths(FineTuning).items()}
+        usual = flat(ROBERTA_BASE.resolved()) | {FINETUNING + path: v for path, v in flat(FineTuning()).items()}
         sought, rows = word.lower(), list[dict[str, Any]]()
         for path, field in known.items():
             meaning = field.description or ""

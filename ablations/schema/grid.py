@@ -11,6 +11,7 @@ from pydantic import Field, field_validator
 from ablations.schema.claim import Claim
 from ablations.schema.scale import Scale
 from lightning_modules.config import Settings, knob, required
+from lightning_modules.parents import OF_TASK
 
 SYSTEM_AXIS = "system"  # the axis whose values are names of whole systems
 
@@ -31,7 +32,7 @@ FIRST_SEARCH_SEED = 1000  # searches use seeds from here on; evaluations use see
 VALIDATION = "validation_share"  # the setting of a fine-tuning that only trials of a search have
 
 
-FINETUNING = "finetuning."  # prefix of the knobs of `FineTuning`
+FINETUNING = OF_TASK  # prefix of the knobs of `FineTuning`
 
 
 MEASURING = "measuring."  # prefix of the knobs of `Measurement`
