@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ablations.claims.alignment import Kind
 from ablations.claims.floors import constant_answer
-from ablations.claims.outcomes import REPLICATES, Direction, Reason
+from ablations.claims.outcomes import HOLDS, REPLICATES, Direction, Reason
 from ablations.claims.verdict import Verdict
 from ablations.claims.verdict_text import effect_text, finding
 from ablations.core.formatting import axis_text, is_share, value_text
@@ -128,7 +128,7 @@ def _value(path: str, value: object, *, is_named: bool) -> str:
 def _compared(verdict: Verdict, names: Sequence[str], metric: str) -> str:
     a, b = names
     by = effect_text(verdict) + (f" in {verdict.metric}" if not verdict.unit or verdict.claim.metric != metric else "")
-    if verdict.claim.relation == "~" and verdict.outcome == REPLICATES:
+    if verdict.claim.relation == "~" and verdict.outcome in (REPLICATES, HOLDS):
         return f"{a} and {b} are equal within {verdict.margin:.3g} {verdict.unit}".strip() + f": they differ by {by}"
     if verdict.direction is Direction.OPEN:
         return f"{a} and {b} are not distinguished: they differ by {by}"

@@ -4,6 +4,7 @@ import pytest
 
 from ablations.claims import judging
 from ablations.claims.headline import headline
+from ablations.claims.outcomes import HOLDS, REPLICATES
 from ablations.claims.verdict_text import effect_text
 from ablations.measurements.measurements import Measurements
 from tests.unit.synthetic import LAYERS, RATE, Kept, losses, make_cell, make_claim, make_grid, make_study
@@ -74,6 +75,18 @@ def test_what_is_open_is_not_told_apart(tmp_path):
     grid, cells, records = study(by=0.001)
     title, verdict = told(Measurements(grid, cells, Kept(records, tmp_path, cells, 5.0)))
     assert title == f"40 % and 15 % are not distinguished: they differ by {effect_text(verdict)}"
+
+
+@pytest.mark.parametrize("published", [True, False], ids=["published", "own"])
+def test_what_is_equal_within_the_margin_is_said_to_be_equal(published, tmp_path):
+    """Also where the small difference is clear of zero."""
+    _, cells, records = study(by=0.05)
+    own = {} if published else {"claim": "", "id": "equal", "statement": "Both are as good.", "source": "ours"}
+    claim = make_claim(relation="~", margin=0.5, a={RATE: 0.4}, b={RATE: 0.15}, **own)
+    grid = make_grid(axes={RATE: list(RATES)}, published=[], claims=[claim])
+    title, verdict = told(Measurements(grid, cells, Kept(records, tmp_path, cells, 5.0)))
+    assert verdict.outcome in (REPLICATES, HOLDS)
+    assert title.startswith("40 % and 15 % are equal within 0.5")
 
 
 def test_the_claim_about_the_best_cell_is_quoted():
