@@ -8,7 +8,9 @@ formula. The longest path is found too: the layers after which the first positio
 than the formula where half of r, or of k, lies on the other side.
 
 A second table says where the published systems of this project lie: their positions n, their width d, and the share of
-n^2 d in the operations of a layer with its feed-forward part of 4 d.
+n^2 d in the operations of a layer with its feed-forward part of 4 d. A third table has the words
+of a held-out sentence of each corpus, which half and 95 % of them have at most, and that share in a layer that reads the
+median sentence. Corpora that are not at hand are named and left out. Sides of pairs are sentences, and so are verses.
 
 Attention is the faster of the two wherever a row is shorter than a state is wide, by count. On a machine that is busy
 with other things, ``--clock cpu`` counts processor time instead of time.
@@ -32,12 +34,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lightning_modules.config import ConfigError
+from lightning_modules.data.corpora.registry import CORPORA, corpus
 from lightning_modules.layers.attention import MultiHeadAttention
 from lightning_modules.systems import SYSTEMS
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 HEADS, NEAR, KERNEL = 4, 16, 3  # heads of attention; r; k
+PARALLEL = ("multi30k:en-de", "bible:en-es", "bible:en-de", "tatoeba:en-es")
+WIDTHS = (128, 512, 768)  # of `laptop`, of the Transformer's base model, of BERT-base
 REACHED = 48  # positions of the row whose longest path is looked for
 
 # layer -> operations, sequential operations, longest path of the paper
@@ -122,6 +128,21 @@ def path(name: str) -> int:
     raise AssertionError(f"{name} does not reach the end of a row")
 
 
+def squared_share(n: int, d: int) -> float:
+    """The share of n^2 d in the operations of a layer of a Transformer: products of states, and twelve of n d^2."""
+    return 2 * n * n * d / (2 * n * n * d + 12 * n * d * d)
+
+
+def lengths(name: str) -> tuple[int, int]:
+    """The words of a held-out sentence of a corpus, which half and 95 % of the sentences have at most.
+
+    Raises:
+        ConfigError: Where its files are not at hand.
+    """
+    words = sorted(len(sentence.split()) for document in corpus(name).documents("heldout") for sentence in document)
+    return words[len(words) // 2], words[int(0.95 * len(words))]
+
+
 def picture(found: dict[str, list[float]], d: int, file: Path) -> None:
     """Draws the times over the lengths, both on logarithmic axes, with a line where a row is as long as d."""
     import matplotlib as mpl
@@ -162,8 +183,20 @@ def main() -> None:
     print("\n| system | n | d | share of n^2 d |\n| :-- | ---: | ---: | ---: |")
     for name, system in SYSTEMS.items():
         n, width = system.format.sequence_length, system.model.get("hidden_size")
-        attention = 2 * n * n * width
-        print(f"| {name} | {n} | {width} | {attention / (attention + 12 * n * width * width):.0%} |")
+        print(f"| {name} | {n} | {width} | {squared_share(n, width):.1%} |")
+    print(
+        "\n| corpus | n of half | n of 95 % | "
+        + " | ".join(f"share, d = {width}" for width in WIDTHS)
+        + " |\n| :-- |" + " ---: |" * (2 + len(WIDTHS))
+    )  # fmt: skip
+    for name in [*CORPORA, *PARALLEL]:
+        try:
+            half, most = lengths(name)
+        except ConfigError:
+            print(f"| {name}, not at hand |" + " |" * (2 + len(WIDTHS)))
+            continue
+        shares = " | ".join(f"{squared_share(half, width):.1%}" for width in WIDTHS)
+        print(f"| {name} | {half} | {most} | {shares} |")
     if arguments.picture:
         picture(found, d, arguments.picture)
 
