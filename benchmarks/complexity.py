@@ -8,9 +8,9 @@ formula. The longest path is found too: the layers after which the first positio
 than the formula where half of r, or of k, lies on the other side.
 
 A second table says where the published systems of this project lie: their positions n, their width d, and the share of
-n^2 d in the operations of a layer with its feed-forward part of 4 d. A third table has the words
-of a held-out sentence of each corpus, which half and 95 % of them have at most, and that share in a layer that reads the
-median sentence. Corpora that are not at hand are named and left out. Sides of pairs are sentences, and so are verses.
+n^2 d in the operations of a layer with its feed-forward part of 4 d. A third table has the words of a held-out sentence
+of each corpus, which half and 95 % of them have at most, and that share in a layer that reads the median sentence.
+Corpora that are not at hand are named and left out. A side of a pair is a sentence, and so is a verse.
 
 Attention is the faster of the two wherever a row is shorter than a state is wide, by count. On a machine that is busy
 with other things, ``--clock cpu`` counts processor time instead of time.
