@@ -1,4 +1,4 @@
-"""kill -9 of ULMFiT's stages, averaged SGD, a distillation, a translator and rounds of pruning: the same bits."""
+"""kill -9 of ULMFiT's stages, averaged SGD, distillations, a translator and rounds of pruning: the same bits."""
 
 import random
 import signal
@@ -116,6 +116,43 @@ scales:
 metrics:
   - {{name: heldout.loss, better: lower, label: "held-out loss (nats)"}}
 """
+TAUGHT_TASK = """\
+question: Does a student that learns a task from a teacher, and is killed, end as if it were not?
+base: roberta_base
+set:
+  data.corpora: ["{corpus}"]
+  data.tokenizer.kind: wordpiece
+  data.tokenizer.lowercase: true
+  data.tokenizer.vocab_size: 70
+  model.num_layers: 1
+  model.hidden_size: 16
+  model.num_heads: 2
+  model.max_positions: 32
+  format.sequence_length: 16
+  training.batch_size: 4
+  training.steps: 30
+  training.precision: fp32
+  evaluation.sequences: 8
+  evaluation.points: 2
+  finetuning.distillation.teacher: {{model.num_layers: 2, seed: 7}}
+  finetuning.distillation.weight: 0.5
+  finetuning.train_examples: 64
+  finetuning.epochs: 4
+  finetuning.batch_size: 8
+  finetuning.max_length: 32
+  finetuning.precision: fp32
+axes:
+  student: [taught]
+variants:
+  student: {{taught: {{}}}}
+baseline: {{student: taught}}
+seeds: 1
+tasks: [bigram_shift]
+scales:
+  smoke: {{description: seconds}}
+metrics:
+  - {{name: bigram_shift.accuracy, better: higher, label: accuracy}}
+"""
 TRANSLATED = """\
 question: Does a translator that is killed, and its masked language model, end as if they were not?
 base: transformer_base
@@ -207,8 +244,8 @@ def killed_in(child, checkpoint, after):
 
 @pytest.mark.parametrize(
     ("written", "runs"),
-    [(ULMFIT, 3), (AVERAGED, 1), (DISTILLED, 3), (TRANSLATED, 2)],
-    ids=["ulmfit", "averaged", "distilled", "translated"],
+    [(ULMFIT, 3), (AVERAGED, 1), (DISTILLED, 3), (TAUGHT_TASK, 4), (TRANSLATED, 2)],
+    ids=["ulmfit", "averaged", "distilled", "taught-task", "translated"],
 )
 def test_what_is_killed_ends_in_the_same_bits(cached, begin, written, runs):
     """Checkpoints after every step; metrics, curve and weights are those of a training that nothing disturbs."""
