@@ -23,7 +23,7 @@ _TITLE = re.compile(r"^\s*= [^=].* =\s*$")
 
 
 def text_files(pattern: str) -> list[Path]:
-    """The files of ``text:<glob>``, sorted; a relative pattern starts from `places.project`.
+    """The files that a glob of the user's matches, sorted; a relative pattern starts from `places.project`.
 
     ``**`` is any folder below, and follows no links to folders, which may lead back.
     """
@@ -33,8 +33,8 @@ def text_files(pattern: str) -> list[Path]:
     if not paths:
         raise ConfigError(
             [
-                f"No file matches 'text:{pattern}' (full pattern: {full}). Give a glob of UTF-8 text files, "
-                "for example 'text:~/corpus/*.txt'."
+                f"No file matches '{pattern}' (full pattern: {full}). Give a glob of UTF-8 files, "
+                f"for example '~/corpus/*{Path(pattern).suffix or '.txt'}'."
             ]
         )
     return paths
