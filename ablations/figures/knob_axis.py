@@ -16,7 +16,7 @@ from ablations.literature.published_values import same
 _MOST = 12  # ticks below a whole figure
 _SCALED = 3  # names that are numbers from which on they stand to scale
 _LETTER = 0.0125  # the width of a letter of a tick, as a share of the figure's
-_NARROW = 30  # letters of room below a panel, in which turned names would lie over each other
+_HEIGHT = 2.3  # of a line of turned names, in letters
 
 
 class KnobAxis:
@@ -96,7 +96,7 @@ class KnobAxis:
         if max(widest) * len(texts) <= room and max(text.count("\n") for text in broken) < 3:
             axes.set_xticks(range(len(texts)), broken)
         else:
-            turned = 20 if room > _NARROW else 40
+            turned = max(20, 5 * math.ceil(math.degrees(math.asin(min(1.0, _HEIGHT * len(texts) / room))) / 5))
             axes.set_xticks(range(len(texts)), texts, rotation=turned, ha="right", rotation_mode="anchor")
 
 

@@ -6,7 +6,7 @@ from ablations.core.metrics import HELDOUT, PER_BYTE, TRANSLATED, TRANSLATORS
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.probe_metrics import GAIN, OF_LAYERS, OF_RETRIEVAL, probe_of
 from ablations.schema.cell import Cell
-from ablations.schema.grid import Grid
+from ablations.schema.grid import Grid, Metric
 from lightning_modules.probing.retrieval import RETRIEVALS
 from lightning_modules.probing.table import PROBES
 from lightning_modules.tasks import TASKS
@@ -88,6 +88,17 @@ def reference(measured: Measurements, cells: Sequence[Cell], name: str) -> tuple
     rows = [rows for cell in cells for rows in (measured.of(cell, name), measured.silent(cell, name))]
     values = [round(row.value, 6) for found in rows for row in found.values()]
     return (min(values), max(values)) if values else None
+
+
+def strongest(measured: Measurements, metric: Metric, cell: Cell) -> tuple[float, str] | None:
+    """The best score of a simple method on the text of a cell, and the method."""
+    scores = ((reference(measured, [cell], name), method) for method, name in references(metric.name).items())
+    known = [(score[0], method) for score, method in scores if score is not None]
+    if bar := measured.bars(cell).get(metric.name):
+        known += [(score, method) for method, score in bar.scores.items()]
+    if not known:
+        return None
+    return min(known) if metric.better == "lower" else max(known)
 
 
 def counts_all_tokens(measured: Measurements, cell: Cell, metric: str) -> bool:

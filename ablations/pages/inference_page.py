@@ -1,5 +1,6 @@
 """The inference section of a page: its table and figure, from `inference.json` and the records."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,8 @@ from lightning_modules import files
 
 _CAPTION = "Score over parameters, FLOPs, file size and time, with the Pareto front"
 _COLUMNS = 3  # of panels
-_DOMINATED = "#b0b0b0"
+_DOMINATED = "#909090"
+_MARKERS = "osD^vPX<>"
 
 
 def publish(known: Measurements, folder: Path) -> dict[str, Path]:
@@ -171,8 +173,8 @@ def _notes(known: Measurements, measured: Sequence[Mapping[str, Any]], score: Ma
 def figure(known: Measurements, measured: Sequence[Mapping[str, Any]]) -> Figure:
     """The grid's main metric over each cost, with the Pareto front: a panel per cost, dominated cells in grey.
 
-    Cells without a finished run are listed in grey and have no point. While no cell has one, the y axis shows the
-    encoder's parameters instead.
+    A cell has one marker in all panels. Cells without a finished run are listed and have none. While no cell has a run
+    the y axis shows the encoder's parameters instead.
     """
     cells, main = _by_size(known.cells, measured), known.grid.metrics[0]
     shown_cells, score = {cell.label for cell in cells}, pareto.scores(known, main.name)
@@ -187,7 +189,7 @@ def figure(known: Measurements, measured: Sequence[Mapping[str, Any]]) -> Figure
     names = {cell.label: ", ".join(value_text(path, value) for path, value in cell.values.items()) for cell in cells}
     bright = [cell.label for cell in cells if any(cell.label in front for front in fronts.values())]
     colour = {label: OKABE_ITO[i % len(OKABE_ITO)] for i, label in enumerate(bright)}
-    marker = {label: "o" if i < len(OKABE_ITO) else "s" for i, label in enumerate(bright)}
+    marker = dict(zip((cell.label for cell in cells if cell.label in heights), itertools.cycle(_MARKERS), strict=False))
     rows, lines = -(-len(every) // _COLUMNS), -(-len(cells) // _COLUMNS)
     with mpl.rc_context(STYLE):
         drawing = blank(1.6 + 0.2 * lines + 2.5 * rows)
@@ -203,7 +205,7 @@ def figure(known: Measurements, measured: Sequence[Mapping[str, Any]]) -> Figure
                 low, high = cost.spread.get(label, (x, x))
                 spread, half = [[max(0.0, x - low)], [max(0.0, high - x)]], _error(interval.half)
                 look = {"color": colour[label], "zorder": 3} if is_on else {"color": _DOMINATED, "zorder": 2}
-                axes.errorbar(x, _height(interval), half, spread, fmt=marker.get(label, "o"), ms=6, lw=1.2, capsize=2,
+                axes.errorbar(x, _height(interval), half, spread, fmt=marker[label], ms=6, lw=1.2, capsize=2,
                               **look)  # fmt: skip
             _format(axes, cost.name, is_log=not is_scored)
         for axes in panels[len(every) :]:
@@ -211,7 +213,9 @@ def figure(known: Measurements, measured: Sequence[Mapping[str, Any]]) -> Figure
         for first in grid[:, 0]:
             scored = f"{shown(main.label or main.name)}\n{main.better} is better"
             first.set_ylabel(scored if is_scored else "encoder parameters")
-        dots = [key.plot([], [], marker.get(label, "o"), color=colour.get(label, _DOMINATED))[0] for label in names]
+        dots = [
+            key.plot([], [], marker=marker.get(label), ls="", color=colour.get(label, _DOMINATED))[0] for label in names
+        ]
         told = [name if label in heights else f"{name} (no run)" for label, name in names.items()]
         heading = shown(", ".join(map(path_text, dict.fromkeys(path for cell in cells for path in cell.values))), 80)
         key.legend(dots, [shown(name, 34) for name in told], ncols=_COLUMNS, loc="center left", title=heading,

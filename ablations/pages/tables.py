@@ -68,9 +68,12 @@ _FORMER = ("tex",)  # endings that earlier versions wrote: such a file would sta
 
 
 def published_values(grid: Grid, cells: Sequence[Cell]) -> list[dict[str, Published]]:
-    """The published values beside each cell: ``{metric: row}``, in the order that ``grid.published`` names."""
+    """The published values of each cell: ``{metric: row}``, in the order that ``grid.published`` names.
+
+    Tables that match no axis are shown whole on the page (`literature.published_tables`), and belong to no cell.
+    """
     by_cell: list[dict[str, Published]] = [{} for _ in cells]
-    for source in grid.published:
+    for source in filter(lambda source: source.match, grid.published):
         rows = chosen(source)
         metrics = source.metrics or list(dict.fromkeys(row.metric for row in rows))
         for row, cell in zip(by_cell, cells, strict=True):

@@ -132,7 +132,7 @@ class PublishedTable(Settings):
 
     file: str = required("A file in ablations/published/.")
     table: str = knob("", "One table of the file. Empty for all.")
-    match: dict[str, str] = knob({}, "Column of the file -> axis with the same values.")
+    match: dict[str, str] = knob({}, "Column of the file -> axis with the same values. Empty: of no cell, shown whole.")
     where: dict[str, str] = knob({}, "Column of the file -> the value of the rows to use.")
     metrics: tuple[str, ...] = knob((), "Published metrics to show, in order.")
 

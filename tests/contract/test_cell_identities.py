@@ -76,7 +76,7 @@ def test_cells_keep_their_identities(name):
     stored = {place: ids for place, ids in _stored().items() if place.partition("/")[0] == name}
     now = _now(name)
     changed = {place for place in {*now, *stored} if now.get(place) != stored.get(place)}
-    assert not changed, f"cells of {', '.join(sorted(changed))} have changed; what to do stands at the top of this file"
+    assert not changed, f"cells of {', '.join(sorted(changed))} have changed; what to do is at the top of this file"
 
 
 def test_grids_with_a_page_are_kept_and_those_that_are_gone_have_left():

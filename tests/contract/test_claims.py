@@ -4,8 +4,10 @@ import pytest
 import yaml
 
 from ablations.claims.published_claims import with_parts
+from ablations.pages.tables import published_values
 from ablations.planning import grids
 from ablations.study import Study
+from tests.contract.test_cell_identities import cells_of
 
 
 @pytest.mark.parametrize("name", grids.available())
@@ -34,3 +36,14 @@ def test_hypotheses_list_every_claim_of_a_grid_and_published_every_table(name, t
     printed = {(table.file.removesuffix(".csv"), table.table) for table in study.grid.published}
     shown = tables.data.drop_duplicates(["paper", "table"]) if printed else ()
     assert len(shown) == len(printed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", grids.available())
+def test_at_every_scale_a_cell_has_one_published_value_of_a_metric(name):
+    """Otherwise the page could not be made, once its first run is done."""
+    grid = grids.read(name)
+    for scale in grid.scales:
+        joined = published_values(grid, cells_of(name, scale))
+        assert len(joined) == len(cells_of(name, scale))
+        assert all(metric == row.metric for found in joined for metric, row in found.items())

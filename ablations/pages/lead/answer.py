@@ -11,7 +11,7 @@ from ablations.claims.verdict_text import finding
 from ablations.core.formatting import capital, cell_text, markdown_text, mean_text, path_text, quantity, value_text
 from ablations.core.statistics import Interval, mean_interval
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.references import BEST, BIGRAM, reference, references
+from ablations.measurements.references import BEST, BIGRAM, references, strongest
 from ablations.measurements.selection import baseline_of
 from ablations.measurements.summaries import planned_metrics
 from ablations.schema.cell import Cell
@@ -194,7 +194,7 @@ def _mean(cell: Cell, interval: Interval, baseline: Cell | None = None) -> str:
 
 def _to_beat(measured: Measurements, metric: Metric, cells: Sequence[Cell]) -> list[str]:
     """The strongest simple method on the text of each cell, of the best cell first; the table has all of them."""
-    best = [found for cell in cells if (found := _strongest(measured, metric, cell))]
+    best = [found for cell in cells if (found := strongest(measured, metric, cell))]
     if not best:
         return []
     scores = sorted({f"{score:.3f}" for score, _ in best})
@@ -203,17 +203,6 @@ def _to_beat(measured: Measurements, metric: Metric, cells: Sequence[Cell]) -> l
     method = best[0][1]
     named = f" ({markdown_text(method)})" * (method != BEST)
     return [f"the best simple method has {scores[0]}{named}"]
-
-
-def _strongest(measured: Measurements, metric: Metric, cell: Cell) -> tuple[float, str] | None:
-    """The best score of a simple method on the text of a cell, and the method."""
-    scores = ((reference(measured, [cell], name), method) for method, name in references(metric.name).items())
-    known = [(score[0], method) for score, method in scores if score is not None]
-    if bar := measured.bars(cell).get(metric.name):
-        known += [(score, method) for method, score in bar.scores.items()]
-    if not known:
-        return None
-    return min(known) if metric.better == "lower" else max(known)
 
 
 def _bar(measured: Measurements, metric: Metric) -> list[str]:

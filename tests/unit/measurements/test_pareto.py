@@ -63,7 +63,12 @@ def test_the_best_within_all_limits_is_chosen(models):
     assert [cell.label for cell in choice.fits] == labels[2:4]
     assert [cell.label for cell in choice.ordered] == labels
     assert [cell.label for cell in choice.unmeasured] == labels[-1:]
-    assert pareto.choose(cells, score, "higher", [(size, 1.0)]).fits == ()
+    assert choice.nearest is None
+    none = pareto.choose(cells, score, "higher", [(size, 1.0)])
+    assert none.fits == ()
+    assert none.nearest is not None
+    assert none.nearest.label == labels[-3]
+    assert [cell.label for cell in pareto.choose(cells, score, "higher", [(size, 8.0)]).unscored] == labels[-2:-1]
     assert pareto.choose(cells, score, "lower", []).fits[0].label == labels[-3]
 
 
@@ -98,16 +103,22 @@ def test_pick_names_a_model_within_a_budget(models, tmp_path):
         return ended.exit_code, " ".join(ended.output.split())
 
     first, second = (cell.label for cell in models.cells[:2])
-    assert f"Best: {first}." in asked()[1]
+    assert f"Best: {first} (" in asked()[1]
     code, said = asked("--mb", "2", "--ms", "1")
     assert code == 0
-    assert f"Best within 2 MB and 1 ms: {second}." in said
-    assert "too many MB and ms" in said
+    assert f"Best within 2 MB and 1 ms: {second} (" in said
+    assert "1 MB and 1 ms too many" in said
     assert said.count("no record") == len(models.cells) - 2
-    assert "No model that has a score fits within 0.5 MB." in asked("--mb", "0.5")[1]
+    assert said.count("fits, no score yet") == len(models.cells) - 2
+    code, said = asked("--mb", "0.5")
+    assert code == 1
+    assert f"No model that has a score fits within 0.5 MB. Nearest: {second}, 1.5 MB too many." in said
+    assert asked("--mb", "2", "--ms", "1", "--format", "names") == (0, second)
+    assert asked("--mb", "0.5", "--format", "names") == (1, "")
     code, said = asked("--threads", "2")
     assert code == 2
     assert "--batches 1 --threads 2" in said
+    assert "Measured: --threads 1." in said
     code, said = asked("--metric", "bigram_shift.acuracy")
     assert code == 2
     assert "bigram_shift.accuracy" in said
