@@ -43,6 +43,7 @@ _LEGEND = 100  # letters beside each other in a legend
 _MARGIN = 20  # letters beside a panel
 _HEIGHT = 30  # letters along a panel
 _ACROSS = 80  # letters of the title of a strip, over all columns
+_MANY = 9  # names below a panel, from which on it is as wide as the figure
 _IN_A_ROW = 2  # panels
 _STRIPS, _MEAN = 4, "Avg"  # strips at most; where the first has the mean of the others, it alone is drawn
 _IN_HOLE = 4  # strips that have room beside a last panel
@@ -81,7 +82,7 @@ def knob(measured: Measurements, subtitle: str = "", answer: str = "", *, brief:
     stands_for = {axis.at(cell.values[path]): cell.printed[path] for cell in plotted if _stands_in(cell, path)}
     known = {k: v for k, v in stands_for.items() if k is not None}
     published = [] if brief else _published_curves(grid, plotted, axis)
-    columns = min(len(metrics), _IN_A_ROW)
+    columns = 1 if not axis.is_numeric and len(axis.values) > _MANY else min(len(metrics), _IN_A_ROW)
     rows, strips = -(-len(metrics) // columns), -(-len(published) // columns)
     has_hole = columns > 1 and len(metrics) % columns == 1  # beside the last panel
     in_hole = has_hole and 0 < len(published) <= _IN_HOLE
