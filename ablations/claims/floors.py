@@ -93,7 +93,10 @@ def unlearned(table: Measurements, claim: Claim) -> str:
     methods = {name: text for text, name in references(metric).items()}
     usual = listed([counted.floor]) if counted else "the best constant answer" if constant else "the bigram baseline"
     bar = methods[control.above] if control.above else usual
-    return "" if low is not None and low > 0 else f"{name} is no better than {bar} in {labels.get(metric) or metric}"
+    compared = f"better than {bar} in {labels.get(metric) or metric}"
+    if low is None:
+        return f"{name} has too few runs to say whether it is {compared}"
+    return "" if low > 0 else f"{name} is no {compared}"
 
 
 def _leads(table: Measurements, cell: Cell, metric: str, constant: str, level: float | None = None) -> list[float]:
