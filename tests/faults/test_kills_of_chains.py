@@ -28,136 +28,100 @@ SMALL = """\
   evaluation.sequences: 8
   evaluation.rows: 4
 """
-ULMFIT = """\
-question: Do stages that are killed end as if they were not?
-base: ulmfit
-set:
-  data.corpora: ["{corpus}"]
-  data.tokenizer.vocab_size: 70
-{small}  evaluation.points: 2
-  training.steps: 30
-  training.start:
-    data.corpora: ["{other}"]
-    data.tokenizer.vocab_size: 64
-    training.steps: 30
-    optimizer.peak_lr: 1.0e-3
-    optimizer.rate_divisor: 1.0
-  finetuning.protocol: ulmfit
-  finetuning.train_examples: 32
-  finetuning.epochs: 4
-  finetuning.batch_size: 8
-  finetuning.window: 8
-  finetuning.max_length: 32
-  finetuning.precision: fp32
-axes:
-  start: [from the language model]
-variants:
-  start: {{from the language model: {{}}}}
-baseline: {{start: from the language model}}
-seeds: 1
-tasks: [bigram_shift]
-scales:
-  smoke: {{description: seconds}}
-metrics:
-  - {{name: bigram_shift.accuracy, better: higher, label: accuracy}}
-"""
-AVERAGED = """\
-question: Does a training whose weights are averaged, and that is killed, end as if it were not?
-base: awd_lstm
-set:
-  data.corpora: ["{corpus}"]
-  data.tokenizer.vocab_size: 70
-{small}  evaluation.points: 20
-  training.steps: 60
-  optimizer.algorithm: sgd
-  optimizer.peak_lr: 10.0
-  optimizer.nonmonotone_interval: 2
-axes:
-  start: [averaged]
-variants:
-  start: {{averaged: {{}}}}
-baseline: {{start: averaged}}
-seeds: 1
-scales:
-  smoke: {{description: seconds}}
-metrics:
-  - {{name: heldout.next_loss, better: lower, label: "held-out loss (nats)"}}
-"""
-DISTILLED = """\
-question: Does a student that is killed end as if it were not?
-base: roberta_base
-set:
-  data.corpora: ["{corpus}"]
+TRANSFORMER = """\
   data.tokenizer.kind: wordpiece
   data.tokenizer.lowercase: true
   data.tokenizer.vocab_size: 70
   model.num_layers: 2
   model.hidden_size: 16
   model.num_heads: 2
-  model.max_positions: 16
-  format.sequence_length: 16
-  training.batch_size: 4
-  training.steps: 30
-  training.precision: fp32
-  training.start: {{model.num_layers: 3, training.stop_after: 20, objectives.mlm.weight: 1.0}}
-  training.start_layers: [0, 2]
-  objectives.mlm.weight: 2.0
-  objectives.distillation.teacher: {{model.num_layers: 3, objectives.mlm.weight: 1.0, seed: 7}}
-  evaluation.sequences: 8
-  evaluation.points: 2
-axes:
-  student: [taught]
-variants:
-  student: {{taught: {{}}}}
-baseline: {{student: taught}}
-seeds: 1
-scales:
-  smoke: {{description: seconds}}
-metrics:
-  - {{name: heldout.loss, better: lower, label: "held-out loss (nats)"}}
-"""
-TAUGHT_TASK = """\
-question: Does a student that learns a task from a teacher, and is killed, end as if it were not?
-base: roberta_base
-set:
-  data.corpora: ["{corpus}"]
-  data.tokenizer.kind: wordpiece
-  data.tokenizer.lowercase: true
-  data.tokenizer.vocab_size: 70
-  model.num_layers: 1
-  model.hidden_size: 16
-  model.num_heads: 2
   model.max_positions: 32
   format.sequence_length: 16
   training.batch_size: 4
-  training.steps: 30
   training.precision: fp32
   evaluation.sequences: 8
-  evaluation.points: 2
-  finetuning.distillation.teacher: {{model.num_layers: 2, seed: 7}}
-  finetuning.distillation.weight: 0.5
-  finetuning.train_examples: 64
+"""
+FINETUNED = """\
   finetuning.epochs: 4
   finetuning.batch_size: 8
   finetuning.max_length: 32
   finetuning.precision: fp32
-axes:
-  student: [taught]
-variants:
-  student: {{taught: {{}}}}
-baseline: {{student: taught}}
-seeds: 1
-tasks: [bigram_shift]
-scales:
-  smoke: {{description: seconds}}
-metrics:
-  - {{name: bigram_shift.accuracy, better: higher, label: accuracy}}
 """
-TRANSLATED = """\
+ONE_CELL = """\
+axes:
+  arm: [whole]
+variants:
+  arm: {whole: {}}
+baseline: {arm: whole}
+seeds: 1
+scales:
+  smoke: {description: seconds}
+metrics:
+"""
+OF_TASK = """\
+  - {name: bigram_shift.accuracy, better: higher, label: accuracy}
+tasks: [bigram_shift]
+"""
+ULMFIT = f"""\
+question: Do stages that are killed end as if they were not?
+base: ulmfit
+set:
+  data.corpora: ["CORPUS"]
+  data.tokenizer.vocab_size: 70
+{SMALL}  evaluation.points: 2
+  training.steps: 30
+  training.start:
+    data.corpora: ["OTHER"]
+    data.tokenizer.vocab_size: 64
+    training.steps: 30
+    optimizer.peak_lr: 1.0e-3
+    optimizer.rate_divisor: 1.0
+{FINETUNED}  finetuning.protocol: ulmfit
+  finetuning.train_examples: 32
+  finetuning.window: 8
+{ONE_CELL}{OF_TASK}"""
+AVERAGED = f"""\
+question: Does a training whose weights are averaged, and that is killed, end as if it were not?
+base: awd_lstm
+set:
+  data.corpora: ["CORPUS"]
+  data.tokenizer.vocab_size: 70
+{SMALL}  evaluation.points: 20
+  training.steps: 60
+  optimizer.algorithm: sgd
+  optimizer.peak_lr: 10.0
+  optimizer.nonmonotone_interval: 2
+{ONE_CELL}  - {{name: heldout.next_loss, better: lower, label: "held-out loss (nats)"}}
+"""
+DISTILLED = f"""\
+question: Does a student that is killed end as if it were not?
+base: roberta_base
+set:
+  data.corpora: ["CORPUS"]
+{TRANSFORMER}  training.steps: 30
+  training.start: {{model.num_layers: 3, training.stop_after: 20, objectives.mlm.weight: 1.0}}
+  training.start_layers: [0, 2]
+  objectives.mlm.weight: 2.0
+  objectives.distillation.teacher: {{model.num_layers: 3, objectives.mlm.weight: 1.0, seed: 7}}
+  evaluation.points: 2
+{ONE_CELL}  - {{name: heldout.loss, better: lower, label: "held-out loss (nats)"}}
+"""
+TAUGHT_TASK = f"""\
+question: Does a student that learns a task from a teacher, and is killed, end as if it were not?
+base: roberta_base
+set:
+  data.corpora: ["CORPUS"]
+{TRANSFORMER}  training.steps: 30
+  evaluation.points: 2
+  finetuning.distillation.teacher: {{model.num_layers: 3, seed: 7}}
+  finetuning.distillation.weight: 0.5
+  finetuning.train_examples: 64
+{FINETUNED}{ONE_CELL}{OF_TASK}"""
+TRANSLATED = f"""\
 question: Does a translator that is killed, and its masked language model, end as if they were not?
 base: transformer_base
 set:
-  data.corpora: ["{pairs}"]
+  data.corpora: ["PAIRS"]
   data.tokenizer.vocab_size: 340
   model.num_layers: 1
   model.hidden_size: 16
@@ -180,53 +144,26 @@ set:
   training.start_parts: {{words: words, encoder: layers, decoder: layers, output: output}}
   evaluation.sequences: 8
   evaluation.points: 2
-axes:
-  start: [from the language model]
-variants:
-  start: {{from the language model: {{}}}}
-baseline: {{start: from the language model}}
-seeds: 1
-scales:
-  smoke: {{description: seconds}}
-metrics:
-  - {{name: heldout.next_loss, better: lower, label: "held-out loss (nats)"}}
+{ONE_CELL}  - {{name: heldout.next_loss, better: lower, label: "held-out loss (nats)"}}
 """
-PRUNED = """\
+PRUNED = f"""\
 question: Do rounds that are killed end as if they were not?
 base: roberta_base
 set:
-  data.corpora: ["{corpus}"]
-  data.tokenizer.kind: wordpiece
-  data.tokenizer.lowercase: true
-  data.tokenizer.vocab_size: 70
-  model.num_layers: 2
-  model.hidden_size: 16
-  model.num_heads: 2
-  model.max_positions: 32
-  format.sequence_length: 16
-  training.batch_size: 4
-  training.steps: 8
-  training.precision: fp32
-  evaluation.sequences: 8
+  data.corpora: ["CORPUS"]
+{TRANSFORMER}  training.steps: 8
   finetuning.weight_pruning.share: 0.6
   finetuning.weight_pruning.rounds: 3
   finetuning.train_examples: 64
-  finetuning.epochs: 4
-  finetuning.batch_size: 8
-  finetuning.max_length: 32
-  finetuning.precision: fp32
-axes:
-  ticket: [in rounds]
-variants:
-  ticket: {{in rounds: {{}}}}
-baseline: {{ticket: in rounds}}
-seeds: 1
-tasks: [bigram_shift]
-scales:
-  smoke: {{description: seconds}}
-metrics:
-  - {{name: bigram_shift.accuracy, better: higher, label: accuracy}}
-"""
+{FINETUNED}{ONE_CELL}{OF_TASK}"""
+
+
+def written(grid, cached):
+    """The text of a grid with the places of its corpora."""
+    places = {"CORPUS": tiny.text(cached / "corpus", 12), "OTHER": tiny.text(cached / "other", 24)}
+    for name, place in (places | {"PAIRS": parallel_text(cached / "pairs")}).items():
+        grid = grid.replace(name, place)
+    return grid
 
 
 def killed_in(child, checkpoint, after):
@@ -243,16 +180,14 @@ def killed_in(child, checkpoint, after):
 
 
 @pytest.mark.parametrize(
-    ("written", "runs"),
+    ("text", "runs"),
     [(ULMFIT, 3), (AVERAGED, 1), (DISTILLED, 3), (TAUGHT_TASK, 4), (TRANSLATED, 2)],
     ids=["ulmfit", "averaged", "distilled", "taught-task", "translated"],
 )
-def test_what_is_killed_ends_in_the_same_bits(cached, begin, written, runs):
+def test_what_is_killed_ends_in_the_same_bits(cached, begin, text, runs):
     """Checkpoints after every step; metrics, curve and weights are those of a training that nothing disturbs."""
-    names = {name: tiny.text(cached / name, documents) for name, documents in (("corpus", 12), ("other", 24))}
-    names["pairs"] = parallel_text(cached / "pairs")
-    grid = cached / "recurrent.yaml"
-    grid.write_text(written.format(small=SMALL, **names), encoding="utf-8")
+    grid = cached / "killed.yaml"
+    grid.write_text(written(text, cached), encoding="utf-8")
     reference, records, noise = Records(cached / "reference"), Records(cached / "results"), random.Random(SEED)
     found = plan(grids.read(grid), "smoke", records=reference)
     execute(found, reference, "inline")
@@ -273,7 +208,7 @@ def test_what_is_killed_ends_in_the_same_bits(cached, begin, written, runs):
 def test_rounds_of_pruning_with_two_launchers_end_in_the_same_bits(cached, begin):
     """Kills within each round, of one launcher or of both, and between rounds, as soon as one has its record."""
     grid = cached / "rounds.yaml"
-    grid.write_text(PRUNED.format(corpus=tiny.text(cached / "corpus", 12)), encoding="utf-8")
+    grid.write_text(written(PRUNED, cached), encoding="utf-8")
     reference, records, noise = Records(cached / "reference"), Records(cached / "results"), random.Random(SEED)
     found = plan(grids.read(grid), "smoke", records=reference)
     execute(found, reference, "inline")
