@@ -10,6 +10,7 @@ from ablations.commands import campaign
 from ablations.commands.cli import app
 from ablations.core.store import Records
 from ablations.running.launch import Launch
+from lightning_modules.config import ConfigError, Problem
 from tests import tiny
 from tests.messages import names
 from tests.unit.run_graphs import RATE
@@ -72,6 +73,18 @@ def test_a_page_is_published_where_all_runs_of_a_row_have_ended(call, tmp_path, 
     assert names(done.output, "failed", "ValueError")
     assert (tmp_path / "results/tiny/smoke/README.md").exists()  # of the first row
     assert rows(call)[0] == ("2 of 2 runs", False)
+
+
+def test_a_page_that_cannot_be_made_stops_no_row_behind_it(call, trainings, monkeypatch):
+    def refuse(study):
+        raise ConfigError([Problem("T2", "two rows of it match")])
+
+    monkeypatch.setattr("ablations.study.Study.publish", refuse)
+    done = call("campaign", "run")
+    assert done.exit_code == 1
+    assert names(done.output, "row 1", "tiny", "T2", "two rows of it match")
+    assert len(trainings[0]) == 8
+    assert rows(call) == [("2 of 2 runs", False), ("4 of 4 runs", False), ("8 of 8 runs", False)]
 
 
 @pytest.mark.parametrize("words", [("campaign", "run"), ("run",)], ids=" ".join)
