@@ -66,7 +66,7 @@ def main(config_path: str, folder: str, node: int) -> None:
 
 
 class _First:
-    """The first node, as far as its folder tells."""
+    """The first node, as far as its folder shows."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._touched, self._since = folder, 0.0, time.monotonic()
