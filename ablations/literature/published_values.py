@@ -250,7 +250,7 @@ def _key(value: Any) -> Any:
     return number if math.isfinite(number) else str(value)
 
 
-def beside(rows: Sequence[Published], match: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, Published]:
+def joined(rows: Sequence[Published], match: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, Published]:
     """The published values of one cell: metric -> row.
 
     Args:

@@ -110,7 +110,7 @@ def _serve(config: Path, first: _First, node: int) -> int:
 
 def _take_part(folder: Path, node: int, log: Path, first: _First) -> None:
     """Starts this node's ranks, and stays until they have ended, the meeting, or the first node."""
-    from ablations.running.ranks.beside import Group
+    from ablations.running.ranks.group import Group
     from ablations.running.ranks.meeting import Meeting
 
     meeting = Meeting(folder)

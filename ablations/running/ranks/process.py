@@ -19,7 +19,7 @@ def main(told: dict[str, Any]) -> None:
     What a terminal or a scheduler sends is left to the worker, which says to all ranks when to stop.
 
     Args:
-        told: From `ablations.running.ranks.beside.Group`: the folder of the meeting, the number of the rank, a log.
+        told: From `ablations.running.ranks.group.Group`: the folder of the meeting, the number of the rank, a log.
     """
     leave_signals()
     follow_parent()
