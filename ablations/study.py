@@ -177,7 +177,7 @@ class Study:
         """The cells and their cost, before any run.
 
         Args:
-            devices: As in `run`: the memory of each is told.
+            devices: As in `run`: the memory of each is reported.
             num_nodes: As in `run`.
             strategy: As in `run`.
             activation_checkpointing: As in `run`.
@@ -498,7 +498,7 @@ def _value(path: str, system: System, tuning: FineTuning | None) -> Any:
 
 
 def _later_changes(baseline: Cell, cell: Cell) -> dict[str, tuple[Any, Any]]:
-    """How fine-tuning differs between two cells, on the first task, and how each zero-shot task is asked."""
+    """How fine-tuning differs between two cells, on the first task, and how evaluation on each zero-shot task does."""
     found: dict[str, tuple[Any, Any]] = {}
     for a, b in zip(baseline.finetunings[:1], cell.finetunings[:1], strict=False):
         if a.finetuning is not None and b.finetuning is not None:

@@ -4,13 +4,17 @@
 have plainer ones, which are listed below. Code spans, code blocks and links' targets are exempt; cells of tables may
 have semicolons. Files that do not yet comply are in `EXEMPT` with the number of their findings, which may only become
 smaller.
+
+Docstrings and comments are read line by line, and only for the words of `PLAINER`. Names of parameters are exempt.
 """
 
 import ast
 import re
 import sys
+import tokenize
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +33,8 @@ PLAINER = {
     r"stands?(?!-)": "is",
     r"anew": "again",
     r"beside": "next to, with or besides",
+}
+PLAINER_IN_TEXTS = {  # these not in docstrings and comments
     r"(?:go|goes|going|went) on": "continue or resume",
     r"as many": "the same number of, or the number itself",
     r"(?:nats|tokens|words|pieces|positions|predictions|bytes|FLOPs|minutes|hours|seconds|runs|seeds) an? "
@@ -36,6 +42,7 @@ PLAINER = {
 }
 READ = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md", "docs/how-to/*.md", "docs/tutorial/*.md")
 PACKAGES = ("ablations", "lightning_modules")
+REMARKS = "docstrings and comments, by line"
 FEWEST = 4  # words of a string that is read as a sentence
 EXEMPT: dict[str, int] = {
     "ablations/figures/alignments.py": 1,  # a figure's fine print: what each sign is
@@ -64,11 +71,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class Prose:
-    """A paragraph, heading, cell of a table or text of help: ``place`` says where it is."""
+    """A paragraph, heading, cell of a table, text of help or remark: ``place`` says where it is."""
 
     place: str
     text: str
     in_table: bool = False
+    is_remark: bool = False  # a line of a docstring, or a comment
 
     def sentences(self) -> list[str]:
         """The sentences, without those that have no word."""
@@ -77,11 +85,11 @@ class Prose:
     def findings(self) -> Iterator[Finding]:
         """What is wrong with each sentence."""
         for sentence in map(str.strip, self.sentences()):
-            if (count := words(sentence)) > LONGEST:
+            if (count := words(sentence)) > LONGEST and not self.is_remark:
                 yield Finding(self.place, f"{count} words, at most {LONGEST} are allowed", sentence)
-            if ";" in sentence and not self.in_table:
+            if ";" in sentence and not self.in_table and not self.is_remark:
                 yield Finding(self.place, "a semicolon, write two sentences", sentence)
-            for word, plainer in PLAINER.items():
+            for word, plainer in (PLAINER if self.is_remark else PLAINER | PLAINER_IN_TEXTS).items():
                 for found in re.findall(rf"\b(?:{word})\b", sentence, re.IGNORECASE):
                     yield Finding(self.place, f"'{found}', write {plainer}", sentence)
 
@@ -148,15 +156,29 @@ def literals(source: str, name: str) -> Iterator[Prose]:
                 yield Prose(f"{name}:{node.lineno}", prose.text, prose.in_table)
 
 
+def remarks(source: str, name: str) -> Iterator[Prose]:
+    """The lines of the docstrings and comments of a module, without names of parameters; a code span is one word."""
+    tree, tokens = ast.parse(source), tokenize.generate_tokens(StringIO(source).readline)
+    found = [(token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            found += enumerate(node.value.value.splitlines(), node.lineno)
+    for number, line in sorted(found):
+        text = re.sub(r"`[^`]+`", _CODE, re.sub(r"^\s+\w+: ", "", line))
+        yield Prose(f"{name}:{number}", text, is_remark=True)
+
+
 def everything() -> dict[str, list[Prose]]:
-    """File, or the name of the command line -> its prose."""
-    prose = {}
+    """File, the command line, or what all files of the packages remark -> its prose."""
+    prose: dict[str, list[Prose]] = {REMARKS: []}
     for path in sorted({path for pattern in READ for path in ROOT.glob(pattern)}):
         name = path.relative_to(ROOT).as_posix()
         prose[name] = list(markdown(path.read_text(encoding="utf-8"), name))
     for path in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
-        prose[name] = list(literals(path.read_text(encoding="utf-8"), name))
+        source = path.read_text(encoding="utf-8")
+        prose[name] = list(literals(source, name))
+        prose[REMARKS] += remarks(source, name)
     return prose | {"--help": list(help_texts(typer.main.get_command(app), "ablations"))}
 
 

@@ -51,7 +51,7 @@ _MOST_READ = 0.75  # of a row's positions, where choosing them still pays
 
 
 def mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """The same with every tensor changed, in the order in which they stand."""
+    """The same with every tensor changed, in the order in which they are."""
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, dict):
@@ -97,7 +97,7 @@ class _Movable:
 
 
 class Unsupported(ValueError):
-    """A backbone was given an input, or asked for an output, that it does not have."""
+    """A backbone was given an input, or was to give an output, that it does not have."""
 
 
 @runtime_checkable
@@ -136,8 +136,8 @@ class Going(_Movable):
 
     Attributes:
         group: Which rows of a step they are: the number of their micro-batch.
-        fresh: Which of them start anew; None if none does.
-        backward: Which of them go on to the left: what they read before stands to the right of them. None if none does.
+        fresh: Which of them start again from nothing. None if none does.
+        backward: Which of them go on to the left: what they read before is to the right of them. None if none does.
         reuse: How many of their positions go on, the first that are read, which the others follow for this step alone;
             None if all do.
     """
@@ -262,7 +262,7 @@ class Visibility(_Movable):
 class Target(_Movable):
     """The predictions of an objective. Its head runs for these only."""
 
-    where: Int[Tensor, " n"]  # flat positions asked about; of an answer that is read from a whole row, its first
+    where: Int[Tensor, " n"]  # flat positions that are predicted. Of an answer that is read from a whole row, its first
     ids: Num[Tensor, " n"]  # of tokens or classes; real numbers in regression
     read: Int[Tensor, "n k"] | None = None  # flat positions whose states answer; None means those at ``where``
     asked: Int[Tensor, " n"] | None = None  # flat numbers of the queries that answer in place of states
@@ -274,7 +274,7 @@ class Target(_Movable):
 
 @dataclass
 class Queries(_Movable):
-    """Positions that a second stream is asked about: a row of states for each, which is not computed from its token.
+    """Positions that a second stream predicts: a row of states for each, which is not computed from its token.
 
     A query attends to states of positions, and nothing attends to it (Yang et al. 2019, section 2.3). It sees no more
     than the state at its position does.
@@ -308,8 +308,8 @@ class Example(_Movable):
     def of(cls, tokens: Tokens) -> "Example":
         """The uncorrupted example: full visibility of real positions, no targets.
 
-        Positions that are handed on to the next step see each other alone: what they saw of the rest would tell the
-        next step the tokens that it is asked for.
+        Positions that are handed on to the next step see each other alone. What they saw of the rest would reveal to
+        the next step the tokens that it has to predict.
         """
         padded, handed = not bool(tokens.real.all()), tokens.handed
         pairs = None if handed is None else (~handed[:, :, None] | handed[:, None])[:, None]
@@ -401,7 +401,7 @@ class Example(_Movable):
         return replace(self, inputs=inputs, visible=visible, targets=targets, read=mapped(self.read, moved), **rest)
 
     def check_readable(self, supports: Set[str]) -> None:
-        """Refuses a batch that holds inputs beside its tokens which an encoder would ignore.
+        """Refuses a batch that holds inputs besides its tokens which an encoder would ignore.
 
         Args:
             supports: What the encoder supports; inputs are called ``<name> table``, ``features``, ``query stream``,
@@ -446,7 +446,7 @@ class Encoded:
     queries: Float[Tensor, "b m w"] | None = None  # the last states of the queries of an example that has any
     clusters: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # see `ClusteredTable`; empty for one table
     taught: Any = None  # what a teacher makes of the batch (`objectives.distillation.Taught`)
-    vectors: Float[Tensor, "b k"] | None = None  # what stands for each row, if not all of its states were kept
+    vectors: Float[Tensor, "b k"] | None = None  # what represents each row, if not all of its states were kept
 
     @property
     def words(self) -> int:

@@ -1,4 +1,4 @@
-"""Derived files in the cache: each has its digest beside it, and is made again if it is not as it was written.
+"""Derived files in the cache: each has its digest next to it, and is made again if it is not as it was written.
 
 A stray write, a bad copy or a dying disk changes a file and keeps its size. What a run computes from such a file is a
 wrong number under the right id, so nothing is read before its digest has been compared: 0.1 s per 100 MB, once per
@@ -350,7 +350,7 @@ def _below(folder: Path, levels: int) -> Iterator[Path]:
 
 
 def vacate(path: Path) -> None:
-    """Removes what stands at a place of the cache; of a link only the link."""
+    """Removes what is at a place of the cache. Of a link it removes only the link."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

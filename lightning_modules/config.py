@@ -50,7 +50,7 @@ def _extra(info: FieldInfo) -> Mapping[str, Any]:
 
 
 class ByKind:
-    """Marks a field that holds one of several classes of settings, told apart by their field ``kind``.
+    """Marks a field that holds one of several classes of settings, distinguished by their field ``kind``.
 
     ``Annotated[Pieces | Spans, ByKind()]``: each class has a field ``kind`` whose only value is its default. Data
     without a kind are of the first class, whose ``kind`` is neutral, so that a class can be replaced by several and
@@ -116,7 +116,7 @@ class Settings(BaseModel):
         >>> ROBERTA_BASE.but(**{"model.num_layers": 4, "objectives.mlm.masking.rate": 0.4}).model.num_layers
         4
 
-        A ``kind`` starts its part from the defaults of that kind, wherever it stands among the changes.
+        A ``kind`` starts its part from the defaults of that kind, wherever it is among the changes.
 
         Raises:
             ConfigError: With every unknown path, its nearest valid one, and every invalid value.
@@ -206,7 +206,7 @@ def _essence(value: Any) -> Any:
 
 
 def _settings_classes(info: FieldInfo) -> tuple[type[Settings], ...]:
-    """The classes of settings that a field may hold; more than one where a ``kind`` tells them apart."""
+    """The classes of settings that a field may hold. They are more than one where a ``kind`` distinguishes them."""
     options = (info.annotation, *get_args(info.annotation))
     return tuple(option for option in options if isinstance(option, type) and issubclass(option, Settings))
 

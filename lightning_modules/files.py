@@ -77,7 +77,7 @@ def read(path: Path, most: int = LARGEST, within: Path | None = None) -> bytes:
     """
     with open_plain(path, within) as file:
         size = os.fstat(file.fileno()).st_size
-        content = file.read(min(size, most) + 1) or b""  # room is taken for all that is asked for; None: it would wait
+        content = file.read(min(size, most) + 1) or b""  # room for all that is requested. None: it would wait
         if len(content) > size:  # it has grown
             content += file.read(max(0, most + 1 - len(content))) or b""
     if len(content) > most:

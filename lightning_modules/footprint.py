@@ -46,9 +46,9 @@ class Footprint:
         gradients: Their gradients.
         optimizer: The moments of each parameter, two of AdamW as of LAMB, and a mean where weights are averaged.
         gathered: What devices that have a part of each weight (FSDP) hold of whole ones, and of their gradients.
-        update: What a step of the optimiser takes beside them, when those two are gone: LAMB has two tensors the size
+        update: What a step of the optimiser takes besides them, when those two are gone. LAMB has two tensors the size
             of each parameter, fused AdamW none.
-        activations: What the largest moment of a forward and backward pass of one micro-batch keeps beside them.
+        activations: What the largest moment of a forward and backward pass of one micro-batch keeps besides them.
     """
 
     parameters: int
@@ -161,7 +161,7 @@ def _gathered(system: System) -> int:
 
 
 def traced(system: System) -> bool:
-    """Whether what a system keeps can be told from shapes, in a moment."""
+    """Whether what a system keeps can be computed from shapes, in a moment."""
     lm = system.objectives.lm
     if not isinstance(system.model, StackSettings) or (lm and lm.cutoffs) or system.objectives.taught:
         return False
@@ -278,7 +278,7 @@ _PRODUCTS = (F.linear, torch.bmm, torch.baddbmm, torch.matmul, Tensor.matmul, Te
 
 
 def example_of(system: System, rows: int) -> Example:
-    """A corrupted micro-batch of full rows of random pieces, which stands for any text."""
+    """A corrupted micro-batch of full rows of random pieces, which represents any text."""
     length, size = system.format.sequence_length, system.data.tokenizer.vocab_size
     ids = torch.randint(5, size, (rows, length), generator=torch.Generator().manual_seed(0))
     special, streams = torch.zeros(rows, length, dtype=torch.bool), system.format.kind == "stream"

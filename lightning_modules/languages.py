@@ -37,7 +37,7 @@ def read_as(model: Backbone, evaluation: Evaluation, language: str) -> int | Non
 
 
 def asked(evaluation: Evaluation) -> MaskedLM:
-    """The usual question, each word hidden by itself, so that what stands next to a sentence changes none of them."""
+    """The usual question, each word hidden by itself, so that what is next to a sentence changes none of them."""
     usual = evaluation.objective
     return usual.model_copy(update={"masking": usual.masking.model_copy(update={"count": "bernoulli"})})
 

@@ -297,7 +297,7 @@ def _translate(fitted: Fitted, module: Pretrain, data: PretrainingData, system: 
 
 
 def _timed(measure: Callable[[], BySequence], device: torch.device) -> tuple[BySequence, float]:
-    """A measurement and its seconds: of the processor on a CPU, so that other runs beside it do not count."""
+    """A measurement and its seconds: of the processor on a CPU, so that other runs next to it do not count."""
     clock = time.process_time if device.type == "cpu" else time.monotonic
     started = clock()
     return measure(), clock() - started  # sums on the host have waited for the device

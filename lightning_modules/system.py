@@ -104,7 +104,7 @@ class System(Settings):
             )
 
     def _check_averaging(self) -> None:
-        """Refuses a mean of weights that begins before the rate has stopped rising, or beside another mean."""
+        """Refuses a mean of weights that begins before the rate has stopped rising, or next to another mean."""
         training, averaged = self.training, self.training.averaged_steps
         if not averaged:
             return
@@ -245,7 +245,7 @@ class System(Settings):
             )
 
     def _check_permutations(self) -> None:
-        """Checks that every row has a token to predict, and that a query stream is asked something."""
+        """Checks that every row has a token to predict, and that a query stream has something to predict."""
         plm, shortest = self.objectives.plm, min(length for length, _ in self.format.phases(self.training.steps))
         if plm is None and QUERY_STREAM in self.model.supports:
             raise ValueError(
@@ -324,7 +324,7 @@ class System(Settings):
             except ConfigError:  # it is resolved already: a part without effect may hold a value that no file may give
                 continue
             spelt = {path: as_data(before.get(path)) for path in ("training.steps", *knobs(described))}
-            if "training.start" in spelt:  # of a chain each start stands as its difference from the link behind it
+            if "training.start" in spelt:  # of a chain each start is given as its difference from the link behind it
                 spelt["training.start"] = before._bare()["training"].get("start", {})
             full = replaced(full, knob, spelt | {name: described[name] for name in (SEED,) if name in described})
         return full
@@ -511,7 +511,7 @@ class System(Settings):
 
     @property
     def has_start(self) -> bool:
-        """Whether a special piece stands before a text, so that a language model predicts its first token."""
+        """Whether a special piece is before a text, so that a language model predicts its first token."""
         return self.format.frame != "none" and not self.cls_last
 
     def parameters(self) -> int:

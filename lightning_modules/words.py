@@ -20,7 +20,7 @@ LONGEST = 50  # characters of a word that is read by its characters, a mark at e
 CHARACTERS, NO_CHARACTER = 261, 260  # 256 bytes, four marks and padding; padding
 OF_BYTES = 2  # raise when words begin at other pieces of byte-level BPE; part of the identity of runs that read words
 _INNER = bytes(range(0x80, 0xC0))  # bytes that go on with a letter, in UTF-8
-_WHOLE = b" "  # stands for the whole letters of a piece where only parts of letters are looked at
+_WHOLE = b" "  # represents the whole letters of a piece where only parts of letters are looked at
 _WIDTH = 7  # at most three bytes of a letter that begins before a piece, a space, three of one that ends after it
 
 
@@ -46,7 +46,7 @@ def is_punctuation(letter: str) -> bool:
 
 
 def is_part(letter: str) -> bool:
-    """Whether a character stands for a byte of a letter that a piece holds in part, as in PEP 383 (surrogateescape).
+    """Whether a character represents a byte of a letter that a piece holds in part, as in PEP 383 (surrogateescape).
 
     It is no letter, no digit and no sign: which of them it belongs to is seen only with the pieces around it.
     """

@@ -118,7 +118,7 @@ def registrations(
     known: Mapping[str, datetime] | None,
     ran: Callable[[Claim], datetime | None],
 ) -> list[Registration]:
-    """How the claims of a grid stand at a scale.
+    """The state of a grid's claims at a scale.
 
     Args:
         grid: Its name.

@@ -4,8 +4,8 @@ For held-out losses it is what counting reaches on the same words (`core.disk.ba
 plateau: no better than the bigram baseline. For tasks and questions about pairs it is the best constant answer, the
 majority class or the mean label: a side whose interval reaches down to it is at the floor.
 
-A positive control is a cell that must be above it, or above a simple method that the claim names: where even the
-model trained on a question has not learned it, or has learned no more than the surface tells, a difference between
+A positive control is a cell that must be above it, or above a simple method that the claim names. Sometimes even the
+model trained on a question has not learned it, or has learned no more than the surface shows. Then a difference between
 models says nothing of what they were trained on.
 """
 
@@ -30,7 +30,7 @@ _OF_SPEED = ("tokens/s", "times")  # units of what does not depend on what was l
 def floors(table: Measurements, claim: Claim, sides: Sides) -> tuple[Reason, ...]:
     """For each side `Reason.FLOOR`, `Reason.PLATEAU` where no bar is kept, or `Reason.NONE` where it is above.
 
-    A claim against a simple method compares with a floor or more, and has none: its positive control stands for it.
+    A claim against a simple method compares with a floor or more, and has none. Its positive control replaces it.
     """
     if claim.against or not sides.cells:
         return (Reason.NONE,) * len(sides.cells)
@@ -57,7 +57,7 @@ def named(table: Measurements, claim: Claim, sides: Sides, found: Sequence[Reaso
 
 
 def listed(methods: Iterable[str]) -> str:
-    """``the product of counts of the two neighbours``; a name is used as it stands."""
+    """``the product of counts of the two neighbours``. A name is used as it is."""
     return " and ".join(method if method[:1].isupper() else f"the {method}" for method in methods)
 
 

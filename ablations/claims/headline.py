@@ -105,7 +105,7 @@ def _names(measured: Measurements, verdict: Verdict) -> tuple[list[str], str]:
 
 
 def _side(path: str, cell: Cell, *, is_named: bool) -> str:
-    """The value of a side: ``48 (for 128)`` where it stands in for a published one, ``full width (128)`` of words."""
+    """The value of a side: ``48 (for 128)`` where it replaces a published one, ``full width (128)`` of words."""
     value = cell.values[path]
     if _is_full(path, cell):
         return f"{_FULL} ({value})"

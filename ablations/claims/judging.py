@@ -79,7 +79,7 @@ class _Case:
     why: str
     floors: tuple[Reason, ...] = ()
     at_floor: tuple[str, ...] = ()  # what its sides at a floor are no better than
-    unlearned: str = ""  # by the positive control: no outcome stands, and the test still counts in the correction
+    unlearned: str = ""  # by the positive control: no outcome is valid, and the test still counts in the correction
 
     @property
     def relation(self) -> Better:
@@ -131,7 +131,7 @@ class FirstLook:
     """What the first look leaves to the second.
 
     Attributes:
-        open: Labels of the cells that stand in claims which more seeds may resolve.
+        open: Labels of the cells in claims which more seeds may resolve.
         missing: The number of runs that have not ended, in the claim that lacks most.
     """
 
@@ -234,7 +234,7 @@ class _Judged:
         return replace(verdict, sentence=sentence(verdict))
 
     def _marks(self) -> list[str]:
-        """Remarks beside the reason: threat, sides at the floor, runs that answer every example alike, steps back."""
+        """Remarks added to the reason: threat, sides at the floor, runs that answer every example alike, steps back."""
         case, marks = self.case, []
         if threat := case.claim.threat:
             marks.append(

@@ -83,7 +83,7 @@ class Prospect:
 
     @property
     def is_assumed(self) -> bool:
-        """Whether too few runs tell the noise."""
+        """Whether the runs are too few to know the noise."""
         return self.sd is not None and not self.pilot and not self.like
 
     def to_dict(self) -> dict[str, Entry]:

@@ -2,7 +2,7 @@
 
 Each relation turns its sides into estimates, positive as claimed: weighted sums of the means of cells, whose noise is
 that of runs, pooled over cells or within blocks and pairs, and that of the held-out examples. An outcome needs
-one-sided tests at half of the rest of the level, which hold exactly when the interval lies on the asked side of the
+one-sided tests at half of the rest of the level. They hold exactly when the interval lies on the required side of the
 bound. So verdicts, p values and intervals always agree, whatever the correction for many claims.
 
 ===========  ==================================================  =============================================
@@ -47,7 +47,7 @@ class Bound:
     below: bool = False
 
     def holds(self, interval: Interval) -> bool:
-        """Whether the whole interval lies on the asked side."""
+        """Whether the whole interval lies on the required side."""
         if interval.low is None or interval.high is None:
             return False
         return interval.high < self.value if self.below else interval.low > self.value

@@ -30,7 +30,7 @@ class Sample:
         blocked: Whether the sides continue from the same trunks or read the same models, or are fine-tunings that
             share their seeds: their first values belong together, and so on.
         crossed: Whether they are such fine-tunings, whose examples are crossed with seeds.
-        planned: Whether the values stand for runs to come, so that only the noise of estimates means something.
+        planned: Whether the values represent runs to come, so that only the noise of estimates means something.
         slopes: The derivative of each side's number by its mean: 1, or that of a transformation.
     """
 

@@ -120,7 +120,7 @@ class Answer:
     def survives_all(self) -> bool:
         """Whether it is settled, without a threat to its validity, and survives the correction over the whole board.
 
-        What stands at a floor is not settled. A metric without noise is no test, which nothing corrects.
+        What is at a floor is not settled. A metric without noise is no test, which nothing corrects.
         """
         return self.outcome in (REPLICATES, CONTRADICTS) and self.survives is not False
 

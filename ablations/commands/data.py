@@ -1,6 +1,6 @@
 """``ablations data`` lists the data sets; ``verify`` checks them.
 
-``formats`` shows what input formats make of the text, ``pairs`` what tells the label of pairs.
+``formats`` shows what input formats make of the text. ``pairs`` shows what reveals the label of pairs.
 """
 
 from itertools import groupby
@@ -190,7 +190,7 @@ def _told(name: str, value: str | float) -> str:
 
 
 def _at_length(system: "System", length: int | None) -> "System":
-    """A system with another sequence length, if one is asked for."""
+    """A system with another sequence length, if one is requested."""
     if length is None:
         return system
     return system.but(**{"format.sequence_length": length, "model.max_positions": max(length, 512)})

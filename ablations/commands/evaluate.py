@@ -1,4 +1,4 @@
-"""``ablations evaluate``: a language model asked zero-shot tasks, a public checkpoint beside the models of a grid."""
+"""``ablations evaluate``: zero-shot tasks for a language model, a public checkpoint next to the models of a grid."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -63,7 +63,7 @@ def _name(model: str) -> str:
 
 
 def _asked(study: Any, tasks: list[str], changes: dict[str, Any]) -> "dict[str, Measurement]":
-    """The tasks and how each is asked, everything checked before weights are read.
+    """The tasks and how each is evaluated. Everything is checked before weights are read.
 
     Raises:
         ConfigError: For unknown tasks and knobs, tasks made from a run's own text, and nothing to ask.

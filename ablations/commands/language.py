@@ -1,4 +1,4 @@
-"""``ablations score`` and ``ablations generate``: a left-to-right language model, asked without being trained."""
+"""``ablations score`` and ``ablations generate``: a left-to-right language model, used without being trained."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -172,7 +172,7 @@ def _check_lengths(opened: "Opened", asked: Sequence["Question"], neutral: str, 
 
 
 def _context(opened: "Opened", windows: "Windows | None") -> dict[str, Any]:
-    """How much of a text stands before a token, as far as the model sees it."""
+    """How much of a text is before a token, as far as the model sees it."""
     most = opened.texts.max_positions
     stated = {"positions": most, "stride": None, "context": None}
     return stated if windows is None else stated | {"stride": windows.stride, "context": most - windows.stride}

@@ -1,4 +1,4 @@
-"""``ablations params``: published parameter counts beside ours, or the parts and knobs of one system."""
+"""``ablations params``: published parameter counts next to ours, or the parts and knobs of one system."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 

@@ -198,7 +198,7 @@ def _examples_table(rows: "Sequence[Row]") -> str:
 
 
 def _kept(share: float, error: float) -> str:
-    """Whether the promise of at most one false finding in twenty grids is kept, as far as a simulation can tell."""
+    """Whether the promise of at most one false finding in twenty grids is kept, as far as a simulation shows."""
     if share <= _PROMISED:
         return "The promise, at most 5 %, is kept."
     if share <= _PROMISED + 2 * error:

@@ -39,7 +39,7 @@ _MOST_DATA = 20_000  # files of data sets; to look at more takes longer than wha
 
 
 class _Untold(Exception):
-    """What a command follows from cannot be told."""
+    """What a command follows from cannot be determined."""
 
 
 def said(command: str, request: Mapping[str, Any], results: Path, make: Callable[[], list[str]]) -> list[str]:
@@ -82,7 +82,7 @@ def _noting_warnings() -> Iterator[list[object]]:
 
 
 def _key(command: str, request: Mapping[str, Any], results: Path) -> str:
-    """Identifies all that a command follows from; empty if it cannot be told."""
+    """Identifies all that a command follows from. It is empty if that cannot be determined."""
     try:
         said = [command, request, os.getcwd(), checked.code(), *_machine(), *_questions(request, results)]
         digest = hashlib.sha256(json.dumps(said).encode())
@@ -105,7 +105,7 @@ def _machine() -> Iterator[Any]:
 
 
 def _questions(request: Mapping[str, Any], results: Path) -> Iterator[Any]:
-    """The files of grids and scales: all that have a name, the one that is asked for, and those of pages."""
+    """The files of grids and scales: all that have a name, the one that is requested, and those of pages."""
     files = [*grids.available().values(), *scales.available().values()]
     named = str(request.get("grid"))
     asked = [Path(named)] if named.endswith(grids.ENDINGS) else []

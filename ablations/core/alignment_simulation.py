@@ -6,8 +6,8 @@ the logarithm of the tokens over those of the crossing. In the last sixth of a t
 as large as in the records.
 
 *Speed*: one arm's curve is the other's, stretched in time. *Quality*: it lies a constant below. Both are scaled so that
-the arms differ by ``effect`` nats at the end. The classes are those of ``claims.alignment``; beside them stand simpler
-rules, and a bootstrap over runs.
+the arms differ by ``effect`` nats at the end. The classes are those of ``claims.alignment``. Simpler rules, and a
+bootstrap over runs, are compared with them.
 """
 
 import numpy as np

@@ -51,7 +51,7 @@ def of_all(records: Records) -> Cleaning:
     While a run trains or a file is made, only the work folders of other runs go: all the rest may be read.
 
     Args:
-        records: A store; those of other work folders are told from the notes there.
+        records: A store. The stores of other work folders are known from the notes there.
 
     Raises:
         CacheError: If the cache is not the project's.

@@ -4,8 +4,8 @@ Two curves that differ by a stretch of time alone, ``b(t) = a(t / s)``, are one 
 crossing. Their difference there, the *aligned* effect, is 0, whatever it is at equal tokens: one is faster, not better.
 
 The reverse does not follow. Where a loss falls by as much with every doubling of tokens, a constant offset is a stretch
-of time too, and near the crossing all curves meet. So an aligned effect is read beside what a constant offset of the
-same size would leave (`left_by_offset`): *speed* has to be told from it (`is_speed`).
+of time too, and near the crossing all curves meet. So an aligned effect is compared with what a constant offset of the
+same size would leave (`left_by_offset`). *Speed* has to be distinguished from it (`is_speed`).
 
 Curves are functions of the logarithm of tokens, linear between the measured points and unknown beyond them. Functions
 take many at once: losses ``[..., points]`` on common logarithms ``[points]``, which ascend.

@@ -31,7 +31,7 @@ class Estimate:
 
     Attributes:
         value: The estimate.
-        seeds: The variance of the value over new runs; None if no cell has a second seed to tell.
+        seeds: The variance of the value over new runs. None if no cell has a second seed to show it.
         examples: The variance of the value over new held-out examples; 0 if they are not counted.
         n: The seeds of the cell that has fewest.
         crossed: Whether ``seeds`` and ``examples`` are parts of one table of sums by seed and example.
@@ -73,8 +73,8 @@ class Estimate:
     def tail(self, bound: float = 0.0, *, below: bool = False) -> float | None:
         """One-sided p against "the true value is at most ``bound``" (at least, where ``below``).
 
-        Without any noise the value is known exactly: 0 on the asked side of the bound, else 1 (1/2 on the bound, so
-        that two tails make 1).
+        Without any noise the value is known exactly. It is 0 on the required side of the bound, else 1 (1/2 on the
+        bound, so that two tails make 1).
         """
         if self.error is None or self.df is None:
             return None
@@ -90,7 +90,7 @@ class Estimate:
         return None if above is None or below is None else min(1.0, 2 * min(above, below))
 
     def detectable(self, level: float = LEVEL, power: float = POWER) -> float | None:
-        """The smallest true value that such an estimate tells from 0 with the given power."""
+        """The smallest true value that such an estimate distinguishes from 0 with the given power."""
         return None if self.error is None or self.df is None else detectable(self.error, self.df, level, power)
 
 
@@ -102,8 +102,8 @@ def linear(
 ) -> Estimate:
     """The sum of weight times mean over cells.
 
-    A cell that stands on several sides has its weights added first, and sums are exact, so the estimate does not depend
-    on the order of the terms or on how they are bracketed. A cell whose weights cancel takes no part.
+    A cell that is on several sides has its weights added first. Sums are exact, so the estimate does not depend on the
+    order of the terms or on how they are bracketed. A cell whose weights cancel takes no part.
 
     Args:
         terms: Cells with their weights.
@@ -200,8 +200,8 @@ def crossed(
     The sums by seed and example are a table with two-way crossed random effects: its variance has a part of seeds, one
     of examples, and a rest that differs with both. The variance of the mean over S seeds and E examples is seeds / S +
     examples / E + rest / (S E), each part from the mean squares of the table and none below 0 (Searle, Casella and
-    McCulloch 1992, Variance Components, section 4.4). Here the rest stands with the seeds: their spread shows both, and
-    is never less than the rest alone. Without scores by example it is Student's paired test.
+    McCulloch 1992, Variance Components, section 4.4). Here the rest is counted with the seeds: their spread shows both,
+    and is never less than the rest alone. Without scores by example it is Student's paired test.
 
     Args:
         terms: Cells with their weights, as for `linear`.

@@ -184,7 +184,7 @@ def axis_text(path: str) -> str:
 
 
 def cell_text(values: dict[str, Any]) -> str:
-    """``masking rate 40 %, num_layers 4``; names of variants stand alone."""
+    """``masking rate 40 %, num_layers 4``. Names of variants are alone."""
     shown = (f"{path_text(path)} {value_text(path, v)}" if "." in path else str(v) for path, v in values.items())
     return ", ".join(shown) or "the base"
 

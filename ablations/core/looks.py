@@ -1,7 +1,7 @@
 """Looking at results twice without fooling oneself: looks fixed beforehand, for one claim and for a family.
 
 A grid may fix two looks, say at 4 and at 8 seeds: what is decided at the first is final, what is open is run on. Each
-look tests at the same nominal level, small enough that both together err at the asked rate (Pocock, Biometrika 64,
+look tests at the same nominal level, small enough that both together err at the required rate (Pocock, Biometrika 64,
 1977, 191-199). The two estimates share the first look's seeds, so they are taken as bivariate normal with correlation
 sqrt(n1 / n2); each is a t test at that level (Jennison and Turnbull 2000, Group Sequential Methods, section 4.4).
 
@@ -57,7 +57,7 @@ class Decision:
     """What the looks so far say of one claim of a family.
 
     Attributes:
-        look: The look whose estimate stands, from 1; 0 if there is none yet.
+        look: The look whose estimate is valid, from 1. It is 0 if there is none yet.
         rejected: Whether the null value is excluded; then the decision is final.
         level: Coverage of the repeated confidence interval at that look: it excludes the null value exactly if
             ``rejected``.

@@ -1,9 +1,9 @@
 """Simulated fine-tunings that share their seeds and answer the same examples: do paired intervals keep their promises?
 
 A claim compares two arms. Their seed effects are as alike as ``correlation`` says, and the sums by seed and example
-have a part of examples and a rest. What a table of them tells is its mean and three mean squares, so normal tables are
+have a part of examples and a rest. What a table of them shows is its mean and three mean squares, so normal tables are
 drawn as these four. Tables of right and wrong answers are drawn whole, as a check that nothing hangs on the normal
-distribution. Three other ways to compare arms stand beside the one that verdicts use.
+distribution. Three other ways to compare arms are compared with the one that verdicts use.
 """
 
 import math
@@ -29,7 +29,7 @@ _AT_ONCE = 400_000  # answers that are drawn together
 
 
 class Tables(NamedTuple):
-    """What tables of differences by seed and example tell; arrays have any leading dimensions.
+    """What tables of differences by seed and example show. Arrays have any leading dimensions.
 
     Attributes:
         arms: The mean of each run of both arms ``[..., 2, seeds]``; of the first minus the second come the rest.
@@ -136,7 +136,7 @@ def _portions(total: int, answers_each: int) -> Iterator[int]:
 
 
 def told(scores: np.ndarray) -> Tables:
-    """What the scores of two arms tell ``[..., 2, seeds, examples]``."""
+    """What the scores of two arms show ``[..., 2, seeds, examples]``."""
     table = scores[..., 0, :, :] - scores[..., 1, :, :]
     seeds, count = table.shape[-2:]
     left = table - table.mean(axis=-1, keepdims=True)

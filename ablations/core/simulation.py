@@ -154,7 +154,7 @@ def _of(kind: str, cells: int) -> tuple[str, int, float]:
     return which, cells, ratio
 
 
-# --- what is asked
+# --- what the simulation computes
 
 
 def coverage(grids: int = GRIDS) -> list[Row]:
@@ -246,7 +246,7 @@ def family_wise_error(grids: int = 3 * GRIDS) -> list[Row]:
     rows: list[Row] = []
     for kind, size, draws in conditions("families", [*CELLS, BIMODAL], FAMILIES):
         for effects in ("none", "every other one") if size > 1 else ("none",):
-            extra = kind == BIMODAL and size == 1  # beside the only claim, a cell without one
+            extra = kind == BIMODAL and size == 1  # next to the only claim, a cell without one
             values = runs(draws, grids, size + 1 + extra, LOOKS.n[-1], kind)
             is_real = np.arange(size + extra) % 2 == 1 if effects != "none" else np.zeros(size + extra, dtype=bool)
             values[:, 1:] += 4.0 * is_real[:, None]

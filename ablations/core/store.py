@@ -94,7 +94,7 @@ class Records:
         return cached.work_home(self.folder) / run_id
 
     def make_work_folder(self, run_id: str) -> Path:
-        """Makes the work folder of a run, and notes beside it whose runs these are: `ablations clean` asks their locks.
+        """Makes the work folder of a run. A note next to it says whose runs these are, for locks of `ablations clean`.
 
         Raises:
             CacheError: If it cannot be made.
@@ -159,7 +159,7 @@ class Records:
         """Every file of the store that is not sound, with its damage: records first, then what belongs to them.
 
         These are held-out losses by sequence, conflicts, lists of packages, bars, and kept weights. A conflict is
-        another final record of a run that `ablations sync` found and kept beside it.
+        another final record of a run that `ablations sync` found and kept next to it.
         """
         _as_seen.cache_clear()  # a dying disk changes files and none of their times
         found = dict(self.survey())
@@ -219,7 +219,7 @@ class Records:
         return record.final and record.id in path.name
 
     def put_sums(self, run_id: str, sums: Mapping[str, Any]) -> str:
-        """Writes the held-out losses of a run by sequence beside the place of its record.
+        """Writes the held-out losses of a run by sequence next to the place of its record.
 
         Those of a final record stay as they are. The caller holds the lock.
 

@@ -39,7 +39,7 @@ class Document:
     """The data of a file, its problems, and the line of each of its parts.
 
     After a problem the data may be mended, so that the rest is checked as well: a wrong word is read as the nearest
-    allowed one (`mend`), or a part is left out (`drop`). Places are always told as the file has them.
+    allowed one (`mend`), or a part is left out (`drop`). Places are always given as the file has them.
 
     Attributes:
         file: The file.
@@ -259,7 +259,7 @@ def _composed(text: str) -> yaml.Node | None:
     if sum(map(text.count, _OPENING)) < _DEEP:
         with contextlib.suppress(yaml.YAMLError):
             return yaml.compose(text, Loader=_FastParser)
-    return yaml.compose(text, Loader=_Parser)  # the one whose errors we tell
+    return yaml.compose(text, Loader=_Parser)  # the one whose errors we report
 
 
 def _text(file: Path) -> str:

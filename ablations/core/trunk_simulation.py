@@ -1,8 +1,8 @@
 """Simulated grids whose arms continue from common trunks: do contrasts within trunks keep their promises?
 
-A run is the sum of its trunk, which all arms of a seed share, and its own noise. Two other ways to compare arms stand
-beside the one that verdicts use: residuals of cells and trunks together, moderated over cells as elsewhere, and runs
-as separate draws.
+A run is the sum of its trunk, which all arms of a seed share, and its own noise. Two other ways to compare arms are
+simulated with the one that verdicts use. One takes residuals of cells and trunks together, moderated over cells as
+elsewhere. The other takes runs as separate draws.
 """
 
 from collections.abc import Callable, Mapping

@@ -77,7 +77,7 @@ def answer(contrasts: Sequence[Contrast]) -> str:
 
 
 def _place(one: Contrast) -> tuple[bool, float]:
-    """Where a contrast stands: aligned ones first, large differences before small ones."""
+    """The order of a contrast: aligned ones first, large differences before small ones."""
     return one.multiples is None, -abs(one.tokens.mean or 0.0)
 
 

@@ -61,7 +61,7 @@ def curves(measured: Measurements, subtitle: str = "", answer: str = "", metric:
         measured: Their grid's question is the title; cells without the metric, or whose seeds share no amount
             of tokens, are left out.
         subtitle: A line at the bottom.
-        answer: The title instead of the question, which then stands above it.
+        answer: The title instead of the question, which is then above it.
         metric: One of ``HELDOUT``, or a score of translations that were scored at each point; by default the first of
             ``HELDOUT`` among the grid's metrics.
 
@@ -105,7 +105,7 @@ def _is_baseline(cell: Cell, measured: Measurements) -> bool:
 
 
 def _levels(measured: Measurements, cells: Sequence[Cell], metric: str) -> dict[str, float]:
-    """Name -> loss of simple methods on which all runs agree; what counting reaches stands for the bigram baseline."""
+    """Name -> loss of simple methods on which all runs agree. What counting reaches replaces the bigram baseline."""
     levels = {f"{name} baseline": value for name, value in reference_losses(measured, cells, metric).items()}
     bars = [measured.bars(cell).get(metric) for cell in cells]
     if None not in bars and len({bar.level for bar in bars if bar}) == 1:
@@ -161,12 +161,12 @@ def _to_baseline(
 ) -> dict[int, _Curve]:
     """Place of a cell -> its mean curve minus that of its baseline, late in training; empty where few are compared.
 
-    Losses on different texts have no difference, and names stand beside the curves of all cells.
+    Losses on different texts have no difference, and names are next to the curves of all cells.
     """
     if not one_text(cells, metric):
         return {}
     found: dict[int, _Curve] = {}
-    pattern = measured.grid.baseline  # of a cell that stands for several, which have no baseline in common
+    pattern = measured.grid.baseline  # of a cell that represents several, which have no baseline in common
     general = next((cell for cell in cells if pattern and agrees(as_printed(cell), pattern)), None)
     for place, (cell, (tokens, losses)) in enumerate(zip(cells, means, strict=True)):
         baseline = baseline_of(measured.grid, cells, cell) or general
@@ -205,7 +205,7 @@ def _name_tokens(axes: Axes) -> None:
 
 
 def _label(metric: str, is_of_pairs: bool) -> str:
-    """What is drawn; models of pairs are asked about running text, which others read in training too."""
+    """What is drawn. Models of pairs are evaluated on running text, which others read in training too."""
     if metric in TRANSLATED:
         return f"{metric.removeprefix('heldout.')} of held-out translations ({unit(metric)})\nhigher is better"
     what = metric.removeprefix("heldout.").removesuffix("loss").removesuffix("_")
@@ -256,7 +256,7 @@ def _ticks(axes: Axes, low: float, high: float) -> None:
 
 
 def name_ends(axes: Axes, ends: Sequence[tuple[float, float, Any, str]], heading: str) -> None:
-    """Names the visible curves right of the axes beside their ends, moved apart so that they do not overlap."""
+    """Names the visible curves right of the axes next to their ends, moved apart so that they do not overlap."""
     bottom, top = axes.get_ylim()
     order = sorted((end for end in ends if bottom <= end[1] <= top), key=lambda end: end[1])
     if not order:

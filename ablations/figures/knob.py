@@ -38,15 +38,15 @@ from ablations.measurements.selection import as_printed
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
 
-_ASIDE = 0.04  # of the points of single runs from their name, beside the bar of their mean
-_LEGEND = 100  # letters beside each other in a legend
-_MARGIN = 20  # letters beside a panel
+_ASIDE = 0.04  # of the points of single runs from their name, next to the bar of their mean
+_LEGEND = 100  # letters next to each other in a legend
+_MARGIN = 20  # letters next to a panel
 _HEIGHT = 30  # letters along a panel
 _ACROSS = 80  # letters of the title of a strip, over all columns
 _MANY = 9  # names below a panel, from which on it is as wide as the figure
 _IN_A_ROW = 2  # panels
 _STRIPS, _MEAN = 4, "Avg"  # strips at most; where the first has the mean of the others, it alone is drawn
-_IN_HOLE = 4  # strips that have room beside a last panel
+_IN_HOLE = 4  # strips that have room next to a last panel
 _HIGH, _LOW, _ROOM = 2.9, 0.85, 1.4  # inches: a panel, a strip of published values, titles and a legend
 _FEWEST = 3  # seeds of an interval; that of two is twelve times as wide as their distance
 _MARKS = "DsovP^"  # of means over names, so that no series rests on its colour alone
@@ -56,14 +56,14 @@ def knob(measured: Measurements, subtitle: str = "", answer: str = "", *, brief:
     """The grid's metrics over its knob: seeds as points, means joined, 95 % intervals shaded.
 
     Each metric has a panel, with the scores of simple methods as horizontal lines. Each combination of the other axes
-    is a line, six at most. Published values of the same knob stand below, in strips over the same axis. Unfinished runs
+    is a line, six at most. Published values of the same knob are below, in strips over the same axis. Unfinished runs
     are noted above. A cell that would rule an axis is an arrow at its edge, with its value. ``grid.figure`` names the
     knob and the metrics.
 
     Args:
         measured: The measurements; their grid's question is the title.
         subtitle: A line at the bottom.
-        answer: The title instead of the question, which then stands above it.
+        answer: The title instead of the question, which is then above it.
         brief: For a slide: the first two metrics, without published values.
 
     Returns:
@@ -84,7 +84,7 @@ def knob(measured: Measurements, subtitle: str = "", answer: str = "", *, brief:
     published = [] if brief else _published_curves(grid, plotted, axis)
     columns = 1 if not axis.is_numeric and len(axis.values) > _MANY else min(len(metrics), _IN_A_ROW)
     rows, strips = -(-len(metrics) // columns), -(-len(published) // columns)
-    has_hole = columns > 1 and len(metrics) % columns == 1  # beside the last panel
+    has_hole = columns > 1 and len(metrics) % columns == 1  # next to the last panel
     in_hole = has_hole and 0 < len(published) <= _IN_HOLE
     strips = 0 if in_hole else strips
     with mpl.rc_context(STYLE):
@@ -112,7 +112,7 @@ def knob(measured: Measurements, subtitle: str = "", answer: str = "", *, brief:
 
 
 def _stands_in(cell: Cell, path: str) -> bool:
-    """Whether a cell's value stands for another one that is published."""
+    """Whether a cell's value replaces another one that is published."""
     return path in cell.printed and not same(cell.printed[path], cell.values[path])
 
 
@@ -163,7 +163,7 @@ def _hues(series: Sequence[tuple[dict[str, Any], list[Cell]]]) -> list[Any]:
 
 
 def _line_text(values: Mapping[str, Any], cell: Cell) -> str:
-    """What the cells of a line have in common, and for which published values it stands."""
+    """What the cells of a line have in common, and which published values it replaces."""
     texts = [(f"{axis_text(path)} {value_text(path, v)}" if "." in path else str(v)) for path, v in values.items()]
     stands = [f" for {cell.printed[path]}" if _stands_in(cell, path) else "" for path in values]
     return ", ".join(text + printed for text, printed in zip(texts, stands, strict=True)) or "the base"
@@ -218,7 +218,7 @@ def _points(cells: Sequence[Cell], metric: str, measured: Measurements, axis: Kn
 
 
 def _beside(points: _Points, place: int, lines: int) -> _Points:
-    """The points of one of several lines over names, which stand side by side, not on top of each other."""
+    """The points of one of several lines over names, which are side by side, not on top of each other."""
     return [(position + 0.14 * (place - (lines - 1) / 2), values) for position, values in points]
 
 
@@ -301,8 +301,8 @@ def _line(
 def _notes_above(axes: Axes, measured: Measurements, cells: Sequence[Cell], axis: KnobAxis) -> None:
     """Notes above each value of the knob: whether it is the baseline, and how many runs finished if not all did.
 
-    They are short, because values may stand close; the small print says the same of all runs, and alone where each
-    value lacks as many.
+    They are short, because values may be close. The small print says the same of all runs, and alone where each value
+    lacks as many.
     """
     baseline = measured.grid.baseline
     groups = [[cell for cell in cells if same(cell.values[axis.path], value)] for value in axis.values]

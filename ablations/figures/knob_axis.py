@@ -14,7 +14,7 @@ from ablations.figures.style import is_number, shown
 from ablations.literature.published_values import same
 
 _MOST = 12  # ticks below a whole figure
-_SCALED = 3  # names that are numbers from which on they stand to scale
+_SCALED = 3  # names that are numbers from which on they are to scale
 _LETTER = 0.0125  # the width of a letter of a tick, as a share of the figure's
 _HEIGHT = 2.3  # of a line of turned names, in letters
 

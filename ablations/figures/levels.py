@@ -1,4 +1,4 @@
-"""What simple methods reach, as dashed lines behind a panel of the figure over a knob, named beside it."""
+"""What simple methods reach, as dashed lines behind a panel of the figure over a knob, named next to it."""
 
 import textwrap
 from collections.abc import Sequence
@@ -15,15 +15,16 @@ Placed = Sequence[tuple[float | None, Cell]]  # position on the knob's axis, if 
 
 _DASHES = (0, (5, 3))
 _HALF = 0.4  # of the way from a name on the axis to the next
-_MARGIN = 12  # letters beside a panel
+_MARGIN = 12  # letters next to a panel
 
 
 def draw(axes: Axes, measured: Measurements, placed: Placed, metric: str, is_numeric: bool) -> list[Named]:
     """Draws the scores of simple methods near the data: of several the best one and the constant answer.
 
-    A line goes through the panel where all cells are asked the same. Where the question changes with the knob, such as
-    the number of labels to learn from, the best of the simple methods, or the one that has the same labels, is drawn at
-    each value of the knob. Of a held-out loss it is the bar where one is kept, what counting reaches.
+    A line goes through the panel where all cells have the same question. Sometimes the question changes with the knob,
+    such as the number of labels to learn from. Then the best of the simple methods, or the one that has the same
+    labels, is drawn at each value of the knob. Of a held-out loss it is the bar where one is kept, what counting
+    reaches.
 
     Args:
         axes: The panel, with the data.
@@ -33,7 +34,7 @@ def draw(axes: Axes, measured: Measurements, placed: Placed, metric: str, is_num
         is_numeric: Whether the knob's values are numbers, so that lines may lead from one to the next.
 
     Returns:
-        The names of the lines, to stand beside the panel.
+        The names of the lines, to be written next to the panel.
     """
     level, changing = _bars(measured, placed, metric) or _methods(measured, placed, metric)
     within, names = _through(axes, level, {method: [*at.values()] for method, at in changing.items()}, metric)
@@ -62,7 +63,7 @@ def _bars(measured: Measurements, placed: Placed, metric: str) -> _Levels | None
 
 
 def _methods(measured: Measurements, placed: Placed, metric: str) -> _Levels:
-    """What other simple methods reach: the best of those that are asked of all, the constant answer, what changes."""
+    """What other simple methods reach: the best of those that apply to all, the constant answer, what changes."""
     names, cells = references(metric), [cell for _, cell in placed]
     found = {method: reference(measured, cells, name) for method, name in names.items()}
     level = {method: known[0] for method, known in found.items() if known and known[0] == known[1]}
@@ -83,7 +84,7 @@ def _methods(measured: Measurements, placed: Placed, metric: str) -> _Levels:
 
 
 def _heights(measured: Measurements, placed: Placed, name: str) -> dict[float, float]:
-    """The mean score at each position; empty if cells at one position are asked differently."""
+    """The mean score at each position. It is empty if cells at one position have different questions."""
     heights = {}
     for position in sorted({position for position, _ in placed if position is not None}):
         runs = [run for at, cell in placed if at == position for run in measured.of(cell, name).items()]

@@ -10,7 +10,7 @@ from xml.dom import minidom
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
-_FONTS = {  # the first, and what stands for it elsewhere
+_FONTS = {  # the first, and what replaces it elsewhere
     "DejaVu Sans": "'DejaVu Sans', Verdana, sans-serif",
     "DejaVu Sans Mono": "'DejaVu Sans Mono', Menlo, 'Liberation Mono', 'Courier New', monospace",
 }

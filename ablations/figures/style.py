@@ -139,7 +139,7 @@ def blank(height: float) -> Drawing:
 def titles(figure: Figure, question: str, subtitle: str, answer: str = "") -> None:
     """A question as the title, flush left and wrapped; a subtitle in small print at the bottom.
 
-    With an answer that is the title, and the question stands above it in smaller letters.
+    With an answer that is the title, and the question is above it in smaller letters.
     """
     lines = textwrap.wrap(shown(answer or question, 260), _ROW)
     if answer:
@@ -199,7 +199,7 @@ def colours(values: Sequence[Any]) -> list[Any]:
 
 
 def legible(colour: Any) -> tuple[float, ...]:
-    """A colour for text: the same hue, darkened until it stands out from white."""
+    """A colour for text: the same hue, darkened until it is clearly visible on white."""
     parts = np.array(to_rgb(colour))
     while _luminance(parts) > _LEGIBLE:
         parts = parts * 0.92
@@ -262,7 +262,7 @@ def is_number(value: Any) -> bool:
 
 
 def draw_level(axes: Axes, name: str, value: float, *, is_left: bool) -> None:
-    """A named horizontal line; its name stands below it at the left, or above it at the right."""
+    """A named horizontal line. Its name is below it at the left, or above it at the right."""
     axes.axhline(value, color=FAINT, lw=1, ls=(0, (5, 3)), zorder=2)
     axes.annotate(
         name,
@@ -281,7 +281,7 @@ def draw_level(axes: Axes, name: str, value: float, *, is_left: bool) -> None:
 
 @dataclass(frozen=True)
 class Named:
-    """A name beside a panel: its height in data, its colour, and from where a line leads to it, if one does."""
+    """A name next to a panel: its height in data, its colour, and from where a line leads to it, if one does."""
 
     height: float
     text: str
@@ -301,7 +301,7 @@ def name_beside(axes: Axes, names: Sequence[Named], inches: float) -> None:
     slot = 1.45 * SMALL / 72 / inches  # of a line of text, as a share of the panel
     ordered = sorted(names, key=lambda name: name.height)
     rows = [range(name.text.count("\n") + 1) for name in ordered]
-    # each line of text has a height of its own; a name stands at the mean of its lines
+    # each line of text has a height of its own. A name is at the mean of its lines
     wished = [(name.height - bottom) / (top - bottom) + slot * (i - rows[at][-1] / 2)
               for at, name in enumerate(ordered) for i in rows[at]]  # fmt: skip
     apart = iter(spread(wished, slot))

@@ -1,7 +1,7 @@
 """Figures of attention: all heads on one sentence, one head enlarged, and the averages of every head over a text.
 
-Colours (viridis) show the square root of a weight, so that 1 % differs visibly from 0; all heads share one scale, drawn
-beside them. Masked positions are grey.
+Colours (viridis) show the square root of a weight, so that 1 % differs visibly from 0. All heads share one scale, drawn
+next to them. Masked positions are grey.
 """
 
 from collections.abc import Sequence
@@ -69,7 +69,7 @@ def all_heads(weights: np.ndarray, prior: np.ndarray, subtitle: str = "") -> Fig
 
 
 def one_head(weights: np.ndarray, prior: np.ndarray, pieces: Sequence[str], where: str, subtitle: str = "") -> Figure:
-    """One head, token by token, beside the attention that positions alone would give.
+    """One head, token by token, next to the attention that positions alone would give.
 
     Args:
         weights: ``[t s]``.

@@ -1,6 +1,6 @@
 """How far back the gradient of a prediction reaches: plain RNN, GRU, LSTM and attention, at first and when trained.
 
-The text is made and its one dependency is known: behind the mark *again* stands the word of a fixed number of words
+The text is made and its one dependency is known: behind the mark *again* is the word of a fixed number of words
 before. The gradient is that of the loss of the word behind the last mark of a row, by the embedding of each word. A
 distance is counted from the word that is predicted, so the mark has distance 1 and the word to copy that of the text.
 """
@@ -116,14 +116,14 @@ class Fading:
 
     @cached_property
     def _asked(self) -> Int[Tensor, "b t"]:
-        """Unseen rows whose last word stands behind the mark *again*."""
+        """Unseen rows whose last word is behind the mark *again*."""
         rows, again = self._rows(_UNSEEN, 2 * _ASKED), WORDS.index(self.language.vocabulary["mark"][1])
         return rows[rows[:, -2] == again]
 
     @cached_property
     def data(self) -> pd.DataFrame:
-        """A row for each reader, seed, moment (``start``, ``trained``) and distance: ``share`` is the mean length of
-        the gradient over that at distance 1, ``nats`` the mean loss of what stands behind *again*.
+        """A row for each reader, seed, moment (``start``, ``trained``) and distance. ``share`` is the mean length of
+        the gradient over that at distance 1. ``nats`` is the mean loss of what is behind *again*.
         """
         return pd.concat(self._measured(name, seed) for name in READERS for seed in range(self.seeds))
 

@@ -1,4 +1,4 @@
-"""The inspection of one pretrained model, which a notebook holds beside its study.
+"""The inspection of one pretrained model, which a notebook holds next to its study.
 
 Everything shows one run and names it. Nothing here is a result: no record, page or verdict depends on it.
 """
@@ -103,7 +103,7 @@ class Inspection:
         return Encoder(tokenizer(self.run, self.records), self.system.data.tokenizer.kind)
 
     def about(self) -> Markdown:
-        """The configuration of the model, and its held-out loss beside simple methods."""
+        """The configuration of the model, and its held-out loss next to those of simple methods."""
         model, metrics = self.system.model.resolved(), self.record.metrics
         losses = {
             "the model": "loss",
@@ -174,7 +174,7 @@ class Inspection:
         return pair[0] - 1, pair[1] - 1
 
     def _transformer(self) -> Transformer:
-        """The settings of the model, whose attention is asked for."""
+        """The settings of the model, whose attention is requested."""
         return only(self.system.model.resolved(), Transformer, "attention by head")
 
     def _read(self, sentence: str) -> tuple[list[Attention], list[str]]:
@@ -328,7 +328,7 @@ class Inspection:
     # --- probes
 
     def probes(self, task: str = "bigram_shift") -> SVG:
-        """The accuracy of probes on a task in each layer, beside the same network untrained."""
+        """The accuracy of probes on a task in each layer, next to that of the same network untrained."""
         from lightning_modules.tasks.loader import TaskData
         from lightning_modules.tasks.measured_baselines import baselines
         from lightning_modules.tasks.table import task_named

@@ -1,4 +1,4 @@
-"""A gallery of masking schemes: one sentence under each, and what they do to a text beside what formulas say."""
+"""A gallery of masking schemes: one sentence under each, and what they do to a text next to what formulas say."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -38,7 +38,7 @@ SCHEMES: dict[str, Masking] = {
 _NAMES: Annotation = (RULE, "entities")
 _MASK, _SAME, _RANDOM = OKABE_ITO[0], OKABE_ITO[2], OKABE_ITO[1]
 _INCHES, _FONT, _SIZE = 9.6, "DejaVu Sans Mono", 6.5
-_LETTERS = 0.98 * _INCHES / (0.602 * _SIZE / 72)  # that fit beside each other: a letter of this font is 0.602 wide
+_LETTERS = 0.98 * _INCHES / (0.602 * _SIZE / 72)  # that fit next to each other: a letter of this font is 0.602 wide
 _NAMES_COLUMN = 26.0
 _LINE = _LETTERS - _NAMES_COLUMN
 
@@ -104,7 +104,7 @@ class Gallery:
         return Draws(self.seed, number, number, np.zeros_like(number))
 
     def picture(self) -> Drawing:
-        """The sentence under each scheme: what is hidden, what stands in its place, and what is hidden together."""
+        """The sentence under each scheme: what is hidden, what is in its place, and what is hidden together."""
         lines = {name: self._placed(masking) for name, masking in self.schemes.items()}
         tops = np.cumsum([0, *(1.2 + max(piece.line for piece in pieces) * 0.9 for pieces in lines.values())])
         figure = Drawing(figsize=(_INCHES, 0.3 * tops[-1] + 0.85))
@@ -187,7 +187,7 @@ class Gallery:
         }
 
     def lengths(self) -> Drawing:
-        """How many words stand together: what is drawn, and what is hidden once spans touch and texts end."""
+        """How many words are together: what is drawn, and what is hidden once spans touch and texts end."""
         rows = Sequences(self._store, arrange(self._store, 128, "none"), 128)
         tokens = rows.batch(np.arange(min(self.sequences, len(rows))))
         drawn = {name: shares(masking) for name, masking in self.schemes.items()}

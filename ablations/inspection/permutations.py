@@ -99,7 +99,7 @@ class Orders:
         axes.spines[:].set_visible(False)
 
     def conditions(self) -> Shown:
-        """What each objective says of the hidden words, as a product, and which of them a factor is told of."""
+        """What each objective says of the hidden words, as a product, and which of them a factor knows."""
         hidden = [word for word in self.words if word in self.orders[0]]
         before = {word: self.words[: list(self.words).index(word)] for word in hidden}
         context = [word for word in self.words if word not in hidden]
@@ -163,7 +163,7 @@ class TrainedPair:
         return Language.of(name.removeprefix(f"{PREFIX}:"))
 
     def losses(self) -> Shown:
-        """What both say of two neighbouring hidden words, beside the best that can be said."""
+        """What both say of two neighbouring hidden words, next to the best that can be said."""
         words = self.systems[_MASKED].format.sequence_length - 2
         best = [self.language.neighbours_nats(words, together=together) for together in (True, False)]
         rows = [

@@ -28,7 +28,7 @@ class Question:
 
     Attributes:
         where: File and line.
-        prompt: What stands before the options; empty where an option is a whole text.
+        prompt: What is before the options. It is empty where an option is a whole text.
         options: At least two texts.
         answer: Number of the right option; None if nobody says.
     """

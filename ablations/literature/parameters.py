@@ -1,4 +1,4 @@
-"""Parameter counts of published configurations: counted in our networks, beside the printed counts.
+"""Parameter counts of published configurations: counted in our networks, next to the printed counts.
 
 Counting happens on the meta device: it takes no memory and trains nothing.
 """

@@ -68,7 +68,7 @@ class Published:
         return float(self.value.lstrip("~"))
 
     def to_dict(self) -> dict[str, str | float | None]:
-        """The fixed columns, and the value as a number beside it as printed."""
+        """The fixed columns, and the value as a number next to it as printed."""
         row: dict[str, str | float | None] = {name: getattr(self, name) for name in COLUMNS}
         return row | {"number": None if self.unit == TEXT else self.number}
 
@@ -237,7 +237,7 @@ def repeated(values: Iterable[Any]) -> Iterator[int]:
 
 
 def _key(value: Any) -> Any:
-    """What is equal for values that are the `same`; of numbers in lists only their first twelve digits tell."""
+    """What is equal for values that are the `same`. Of numbers in lists only their first twelve digits count."""
     if isinstance(value, bool) or value is None:
         return type(value), value
     if isinstance(value, (list, tuple)):
@@ -250,7 +250,7 @@ def _key(value: Any) -> Any:
     return number if math.isfinite(number) else str(value)
 
 
-def beside(rows: Sequence[Published], match: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, Published]:
+def joined(rows: Sequence[Published], match: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, Published]:
     """The published values of one cell: metric -> row.
 
     Args:

@@ -164,7 +164,7 @@ def peak_share(hardware: Hardware, speed: float) -> float | None:
 
 
 def told_of(made: Iterable[System]) -> list[str]:
-    """A line for each of our systems of which a cost is told, if it is made here: the same encoder, as many tokens.
+    """A line for each of our systems of which a cost is stated, if it is made here: the same encoder, as many tokens.
 
     >>> (line,) = told_of([SYSTEMS["bert_base"], SYSTEMS["bert_large"].but(**{"training.steps": 10})])
     >>> line.partition(". ")[0]

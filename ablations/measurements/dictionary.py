@@ -51,8 +51,8 @@ class Meaning:
     """One line of the dictionary.
 
     Attributes:
-        pattern: A metric's name; ``<task>``, ``<probe>``, ``<method>``, ``<objective>`` and ``<language>``
-            stand for one word each.
+        pattern: A metric's name. In it ``<task>``, ``<probe>``, ``<method>``, ``<objective>`` and ``<language>``
+            represent one word each.
         unit: The unit of its values.
         text: Its meaning.
         source: The fields of a record that hold it, or how it is derived from them.
@@ -65,7 +65,7 @@ class Meaning:
 
     @property
     def parts(self) -> re.Pattern[str]:
-        """A regular expression for the names that the pattern stands for."""
+        """A regular expression for the names that the pattern matches."""
         words = map(re.escape, _PLACEHOLDER.split(self.pattern))
         return re.compile(r"\w+".join(words))
 

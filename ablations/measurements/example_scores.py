@@ -1,7 +1,7 @@
 """The scores of a cell's runs by held-out example: examples are a sample too, and all seeds share them.
 
-A fine-tuning's record keeps one score for each dev example, a pretraining's one for each test example of its probes;
-beside a pretraining's record lie its held-out losses by sequence (`Records.sums`), whose documents are the clusters.
+A fine-tuning's record keeps one score for each dev example, a pretraining's one for each test example of its probes.
+Next to a pretraining's record lie its held-out losses by sequence (`Records.sums`), whose documents are the clusters.
 Of a fine-tuning's F1 or correlation, which is no mean over examples, the scores are what each example adds to it
 (`scores.by_example`).
 """
@@ -165,10 +165,11 @@ def _labels(records: Sequence[Record], metric: str) -> np.ndarray | None:
 
 
 def _added(record: Record, task: str, name: str, value: float, possible: np.ndarray) -> np.ndarray | None:
-    """What each example adds to an F1 or correlation of a fine-tuning; None if its answers do not tell.
+    """What each example adds to an F1 or correlation of a fine-tuning. None if its answers do not show it.
 
-    Answers tell the label of an example that some run has right, or all classes but one wrong. Of more than two classes
-    some labels stay unknown. As the F1 tells how many examples are wanted in all, they count as wanted in that share.
+    Answers reveal the label of an example that some run has right, or all classes but one wrong. Of more than two
+    classes some labels stay unknown. As the F1 shows how many examples are wanted in all, they count as wanted in that
+    share.
     """
     positive = np.isin(np.arange(possible.shape[1]), TASKS[task].shape.positive)
     answers, right = unpack(record.examples[_ANSWER]), unpack(record.examples[_RIGHT]).astype(bool)

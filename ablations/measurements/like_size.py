@@ -22,7 +22,7 @@ class Noise:
 
     Attributes:
         sd: The standard deviation of a run of its cell; in blocks, of a run within its block.
-        cells: The number of cells that tell it.
+        cells: The number of cells that show it.
     """
 
     sd: float
@@ -39,11 +39,11 @@ def noise(records: Iterable[Record], metric: str, run: Run, *, within: bool) -> 
         records: Of any grids.
         metric: A metric that records have.
         run: A run that is planned. If it is a pretraining, only those that continue trunks count, or those that do not.
-        within: Whether the noise within blocks is asked for: within trunks, models that are read, or, of fine-tunings,
+        within: Whether the noise within blocks is requested: within trunks, models that are read, or, of fine-tunings,
             seeds.
 
     Returns:
-        None where too few runs tell.
+        None where the runs are too few to show it.
     """
     samples: dict[str, dict[str, float]] = {}
     for record in records:

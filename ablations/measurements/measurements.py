@@ -44,8 +44,8 @@ class Measurement(NamedTuple):
         task: The task of a fine-tuning or measurement; empty for pretrainings and averages.
         outcome: How the run ended; ``SILENT`` for one that answers every example of its task alike.
         device: Its device class.
-        floor: Whether the cell's pretraining from this seed is at the floor; None if it has not finished or nobody can
-            tell (`at_floor`), and for costs, which do not depend on it.
+        floor: Whether the cell's pretraining from this seed is at the floor. None if it has not finished or nobody can
+            know (`at_floor`), and for costs, which do not depend on it.
         metric: The name of the metric; costs begin with ``cost.``.
         value: In the metric's unit.
     """
@@ -245,8 +245,8 @@ def finished(trial: Trial, records: Lookup, task: str = "") -> dict[int, Record]
 def on_plateau(trial: Trial, record: Record) -> bool | None:
     """Whether a pretraining of a cell or trial is no better than the bigram baseline.
 
-    None where nobody can tell: held-out text asks for single pieces, and a model that hid words or spans was never
-    asked for a piece of a word whose other pieces it sees.
+    None where nobody can know. Held-out text asks for single pieces. A model that hid words or spans never had to
+    predict a piece of a word whose other pieces it sees.
     """
     return _told(trial, bool(record.metrics.get(PLATEAU, False)))
 

@@ -47,7 +47,7 @@ def costs(measured: Sequence[Mapping[str, Any]], batches: Iterable[int]) -> list
 
 
 def machine(one: Mapping[str, Any], among: Sequence[Mapping[str, Any]]) -> str:
-    """A device of several in as few words as tell it from the others: its threads, with its name where names differ."""
+    """The shortest name that distinguishes a device from the others: threads, with its name where names differ."""
     threads = "" if one["threads"] is None else f"{one['threads']} thread{'s' * (one['threads'] > 1)}"
     named = [one["device"]] * (len({row["device"] for row in among}) > 1 or not threads)
     return ", ".join(filter(None, [*named, threads]))

@@ -83,7 +83,7 @@ def _of_task(task: str) -> dict[str, str]:
 def reference(measured: Measurements, cells: Sequence[Cell], name: str) -> tuple[float, float] | None:
     """The lowest and the highest score of a simple method over the runs of cells; None without any.
 
-    They differ where cells are asked about different text. A fine-tuning that answers every example alike has them too.
+    They differ where the text of cells differs. A fine-tuning that answers every example alike has them too.
     """
     rows = [rows for cell in cells for rows in (measured.of(cell, name), measured.silent(cell, name))]
     values = [round(row.value, 6) for found in rows for row in found.values()]

@@ -14,7 +14,7 @@ def as_printed(cell: Cell) -> dict[str, Any]:
 
 
 def agrees(values: Mapping[str, Any], pattern: Mapping[str, Any]) -> bool:
-    """Whether a combination has the values of a pattern; a list stands for any of its items."""
+    """Whether a combination has the values of a pattern. A list matches any of its items."""
     return all(path in values and _is_one_of(values[path], options) for path, options in pattern.items())
 
 

@@ -34,7 +34,7 @@ def one_text(cells: Sequence[Cell], metric: str) -> bool:
 
 
 def _asked_by(cell: Cell, task: str) -> Measurement:
-    """How the runs of a cell are asked a zero-shot task."""
+    """How the runs of a cell are evaluated on a zero-shot task."""
     found = (run.measuring for run in cell.zero_shot if run.task == task and run.measuring is not None)
     return next(found, Measurement())
 

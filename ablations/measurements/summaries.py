@@ -174,7 +174,7 @@ def runs(measured: Measurements) -> pd.DataFrame:
     """One row per pretraining: cell, knob values by path, seed, run id, outcome, detail, device, metrics and costs.
 
     The row includes the scores of its fine-tunings, their averages, and its measurements. Runs without a record have
-    the outcome ``not run``, and no id while their search is open. The choices of searches stand in columns named by the
+    the outcome ``not run``, and no id while their search is open. The choices of searches are in columns named by the
     knobs. Metrics and costs that a run lacks are NaN.
     """
     rows, asked = [], {metric.name for metric in measured.grid.metrics}

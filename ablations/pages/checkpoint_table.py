@@ -1,4 +1,4 @@
-"""Public checkpoints that were asked as the models of a grid are: shown on its page, judged by nothing."""
+"""Public checkpoints, evaluated as the models of a grid are: shown on its page, judged by nothing."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -57,7 +57,7 @@ def part(grid: Grid, scale: str, folder: Path, tasks: Collection[str]) -> list[s
         tasks: What the grid asks at this scale.
 
     Returns:
-        Nothing for a grid none of whose measurements a model alone can be asked: all are made from a run's own text.
+        Nothing for a grid whose measurements all need a run's own text. A model alone has no such text.
     """
     asked = [metric for metric in grid.metrics if _task(metric.name) in ZERO_SHOT]
     askable = [name for metric in asked if not ZERO_SHOT[name := _task(metric.name)].of_run]

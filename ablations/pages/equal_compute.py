@@ -56,7 +56,7 @@ _LEARNING_NOTE = (
     "It is the geometric mean over runs, with the measured points on either side in brackets. Final slope: by how much "
     "the loss fell over the last doubling of tokens."
 )
-_QUIET = 1.25  # how many times as long as another an equal run may take, or time tells of the machine's other work
+_QUIET = 1.25  # how many times as long as another an equal run may take, or time reflects the machine's other work
 
 
 @dataclass(frozen=True)
@@ -384,7 +384,7 @@ def in_short(measured: Measurements) -> str:
 
 
 def _ranks_differ(by_unit: Sequence[EqualCompute]) -> str:
-    """The best cell at each amount, and the cells that are not told from it; empty if one could be best everywhere."""
+    """The best cell at each amount, and those not distinguished from it. Empty if one could be best everywhere."""
     best = {equal.unit: _best(equal) for equal in by_unit if equal.amount is not None and _have_ranks(equal)}
     if not best or set.intersection(*map(set, best.values())):
         return ""

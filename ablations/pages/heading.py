@@ -37,7 +37,7 @@ def judged(plan: Planned) -> str:
 
 
 def overridden(plan: Planned) -> str:
-    """What a study overrides, as a sentence of Markdown; empty for the grid as it stands."""
+    """What a study overrides, as a sentence of Markdown. It is empty for the grid as it is."""
     changed = plan.overrides
     fixed, axes = (changed.get(name, {}).items() for name in ("set", "axes"))
     parts = [f"{markdown_code(path)} = {_values(path, value)} in every cell" for path, value in fixed]

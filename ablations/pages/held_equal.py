@@ -1,4 +1,4 @@
-"""What is equal in all cells of a page, in words: compute, seeds, knobs, and what stands for a text in fine-tunings."""
+"""What is equal in all cells of a page, in words: compute, seeds, knobs, and the stand-in of a text in fine-tunings."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
@@ -60,7 +60,7 @@ class Planned(Protocol):
 
 
 def lines(plan: Planned) -> str:
-    """A list of Markdown: what every cell gets, and what stands in for published values or is left out."""
+    """A list of Markdown: what every cell gets, and what replaces published values or is left out."""
     grid = plan.grid
     amount = {
         "steps": "the number of optimisation steps",
@@ -107,7 +107,7 @@ def _common(plan: Planned) -> dict[str, Any]:
 
 
 def _has(system: Mapping[str, Any], path: str, value: Any) -> bool:
-    """Whether a system, as leaves by path, has a value; a mapping stands for a part that is there."""
+    """Whether a system, as leaves by path, has a value. A mapping matches a part that is there."""
     if path in system:
         return same(system[path], value)
     is_part = any(name.startswith(f"{path}.") for name in system)
@@ -143,7 +143,7 @@ def _seeds(plan: Planned) -> str:
 
 
 def rule(cells: Sequence[Cell]) -> str:
-    """A sentence that names what stands for a text, task by task; empty if no task reads a text as a whole.
+    """A sentence that names what represents a text, task by task. It is empty if no task reads a text as a whole.
 
     Where cells read differently it names each way, that of the first cell first.
     """

@@ -39,7 +39,7 @@ _MARKERS = "osD^vPX<>"
 
 
 def publish(known: Measurements, folder: Path) -> dict[str, Path]:
-    """Writes ``inference.md``, ``.csv`` and ``.svg`` beside the measurements of a folder.
+    """Writes ``inference.md``, ``.csv`` and ``.svg`` next to the measurements of a folder.
 
     The bytes depend only on the measurements and the records.
 

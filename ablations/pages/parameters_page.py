@@ -1,4 +1,4 @@
-"""The page of published configurations: the parameter counts of the papers beside ours."""
+"""The page of published configurations: the parameter counts of the papers next to ours."""
 
 import json
 from collections.abc import Iterator
@@ -75,7 +75,7 @@ def _notes(catalogue: Catalogue) -> list[str]:
 def publish(results_dir: Path) -> list[Path]:
     """Writes ``published/parameters`` as ``.md``, ``.csv``, ``.json`` and ``.svg`` into a results folder.
 
-    Beside it the page of `systems_page`. The bytes depend only on the catalogue and the networks.
+    Next to it is the page of `systems_page`. The bytes depend only on the catalogue and the networks.
 
     Returns:
         The files written.

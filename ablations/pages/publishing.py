@@ -128,8 +128,8 @@ def republish(results_dir: str | Path | None = None, grid: str | None = None) ->
 
     Trains nothing and reads no corpus.
 
-    A grid with nothing to compare gets no page, nor one that answers none of its claims and has only runs that stand
-    on other pages. A scale without a page is skipped if the grid does not list it, or if one of its tasks or texts is
+    A grid with nothing to compare gets no page. A grid that answers none of its claims and has only runs of other pages
+    gets none either. A scale without a page is skipped if the grid does not list it, or if one of its tasks or texts is
     neither pinned nor available: the ids of its runs are then unknown.
 
     Also writes the page of published configurations, which needs no records. Reads each record once.

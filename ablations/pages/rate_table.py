@@ -1,4 +1,4 @@
-"""How the verdicts of cells that searched a rate move with it, as far as the trials of their searches tell."""
+"""How the verdicts of cells that searched a rate move with it, as far as the trials of their searches show."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

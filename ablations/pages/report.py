@@ -186,7 +186,7 @@ def _recipe(plan: Planned) -> str:
 
 
 def _told(plan: Planned, measured: Measurements, verdicts: Sequence[Verdict]) -> list[str]:
-    """The answer in words; of the grid as it stands alone."""
+    """The answer in words. It is of the grid as it is, not overridden."""
     return conclusion.sentences(conclusion.stated(plan), measured, verdicts)
 
 
@@ -367,7 +367,7 @@ def _commands(plan: Planned) -> str:
 
 
 def _numbers(plan: Planned) -> str:
-    """How to get what is too large to lie beside each page, or wanted by few."""
+    """How to get what is too large to lie next to each page, or wanted by few."""
     commands = [_command(plan, f"show {{}} --format {end}", f"written('{end}')") for end in ("csv", "tex")]
     long, tex = map(markdown_code, commands)
     return (

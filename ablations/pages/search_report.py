@@ -1,6 +1,6 @@
 """The searches of cells in tables and pages: what they tried, what they cost, what they chose.
 
-A cell pays for its search: the cost of the search stands beside that of the cell's own runs.
+A cell pays for its search: the cost of the search is next to that of the cell's own runs.
 """
 
 import json

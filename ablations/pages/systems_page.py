@@ -23,7 +23,7 @@ def sizes(systems: tuple[Released, ...]) -> Sheet:
 
 
 def costs() -> Sheet:
-    """The blog's table as it stands: a row for what it compares, a column for each of its systems."""
+    """The blog's table as it is: a row for what it compares, a column for each of its systems."""
     rows = told()
     names = list(dict.fromkeys(_system(row.variant) for row in rows))
     texts: dict[tuple[str, str], list[str]] = {}
@@ -42,7 +42,7 @@ def _system(variant: str) -> str:
 
 
 def beside() -> Sheet:
-    """Hardware and days as told, beside the FLOPs that a training has by our count."""
+    """Hardware and days as stated, next to the FLOPs that a training has by our count."""
     rows: list[list[Entry]] = []
     for name, system in SYSTEMS.items():
         said = training(name)

@@ -36,7 +36,7 @@ from ablations.core.formatting import (
 )
 from ablations.core.metrics import HELDOUT
 from ablations.core.statistics import LEVEL, mean_interval
-from ablations.literature.published_values import Published, beside, chosen
+from ablations.literature.published_values import Published, chosen, joined
 from ablations.measurements.curves import crossing, curve
 from ablations.measurements.measurements import SILENT, Measurements
 from ablations.measurements.references import counts_all_tokens, heldout_metric, reference, references
@@ -77,7 +77,7 @@ def published_values(grid: Grid, cells: Sequence[Cell]) -> list[dict[str, Publis
         rows = chosen(source)
         metrics = source.metrics or list(dict.fromkeys(row.metric for row in rows))
         for row, cell in zip(by_cell, cells, strict=True):
-            values = beside(rows, source.match, as_printed(cell))
+            values = joined(rows, source.match, as_printed(cell))
             row |= {metric: values[metric] for metric in metrics if metric in values and metric not in row}
     return by_cell
 

@@ -31,7 +31,7 @@ def measured_at(grid: Grid, scale: str) -> tuple[str, ...]:
 
 
 def examples_of(task: str, kind: str) -> str:
-    """The fingerprint of the examples of a zero-shot task and of how they are asked under a kind of tokenizer."""
+    """The fingerprint of the examples of a zero-shot task and of how they are presented under a kind of tokenizer."""
     return ZERO_SHOT[task].fingerprint_under(kind)
 
 
@@ -73,7 +73,7 @@ def idle_for(task: str, settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def measuring(knobs: Mapping[str, Any], task: str) -> Measurement:
-    """How a model is asked a zero-shot task; knobs for this task win over those for all.
+    """How a model is evaluated on a zero-shot task. Knobs for this task win over those for all.
 
     Args:
         knobs: Paths that start with ``measuring.``, and their values.

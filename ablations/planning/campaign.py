@@ -1,4 +1,4 @@
-"""The queue of a campaign: parts of grids, what is worth most first. Bad rows are told before anything runs."""
+"""The queue of a campaign: parts of grids, what is worth most first. Bad rows are reported before anything runs."""
 
 from pathlib import Path
 from typing import Any

@@ -87,7 +87,7 @@ def names_of(grid: Grid, path: str) -> list[str] | None:
 
 
 def as_printed(grid: Grid, scale: str, values: Mapping[str, Any]) -> Values:
-    """A combination in published values: each stand-in of the scale replaced by the value it stands for."""
+    """A combination in published values: each stand-in of the scale replaced by the value it represents."""
     return {**values, **stand_ins(grid, scale, values)}
 
 
@@ -111,12 +111,12 @@ def own_values(grid: Grid, scale: str, printed: Mapping[str, Any]) -> Values:
 
 
 def stand_in(pairs: Iterable[tuple[Any, Any]], value: Any) -> Any:
-    """What stands in for the value of a knob; the value itself if nothing does."""
+    """The stand-in for the value of a knob. It is the value itself if nothing replaces it."""
     return next((here for there, here in pairs if same(there, value)), value)
 
 
 def stand_in_pairs(grid: Grid, scale: str, path: str) -> list[tuple[Any, Any]]:
-    """Each value of an axis at a scale with the published value it stands for."""
+    """Each value of an axis at a scale with the published value it represents."""
     ours = axes_at(grid, scale).get(path, ())
     return list(zip(ours, grid.scales[scale].stands_for[path], strict=False))
 
@@ -252,7 +252,7 @@ class Workshop:
         return knobs
 
     def _here(self, knobs: Mapping[str, Any]) -> dict[str, Any]:
-        """The knobs of a variant, with the values that stand in for theirs at this scale."""
+        """The knobs of a variant, with the values that replace theirs at this scale."""
         if not self._stand_ins:
             return dict(knobs)
         return {path: stand_in(self._stand_ins.get(path, ()), value) for path, value in knobs.items()}
@@ -262,7 +262,7 @@ class Workshop:
         return self._afterwards(values, task, FINETUNING, finetuning)
 
     def measuring(self, values: Mapping[str, Any], task: str) -> Measurement:
-        """How the pretrained system of a combination is asked a zero-shot task; see `measuring`."""
+        """How the pretrained system of a combination is evaluated on a zero-shot task. See `measuring`."""
         return self._afterwards(values, task, MEASURING, measuring)
 
     def _afterwards(self, values: Mapping[str, Any], task: str, prefix: str, settings: Callable[..., Any]) -> Any:

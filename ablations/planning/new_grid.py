@@ -130,7 +130,7 @@ def _of_languages(base: System) -> dict[str, Any]:
 
 
 def _taught(base: System) -> dict[str, Any]:
-    """The weight of masked words beside a teacher, which no scale's pins replace."""
+    """The weight of masked words next to a teacher, which no scale's pins replace."""
     mlm = base.objectives.mlm
     return {"objectives.mlm.weight": mlm.weight} if base.objectives.taught and mlm else {}
 

@@ -51,7 +51,7 @@ _WEIGHT_BYTES = 4  # per parameter of the weights that a run leaves
 
 
 _CHECKPOINT_BYTES = 12  # per parameter of a checkpoint, which holds two moments as well
-_SAMPLED = 8  # cells whose size stands for all, where there are many
+_SAMPLED = 8  # cells whose size represents all, where there are many
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ class Plan:
 
 
 class FirstLookOpen(ConfigError):
-    """A second look is asked for before the first is finished."""
+    """A second look is requested before the first is finished."""
 
 
 class Request(TypedDict, total=False):

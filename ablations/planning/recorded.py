@@ -1,4 +1,4 @@
-"""Which grids have records at a scale, told from systems alone: the ids of runs take most of the time of a plan."""
+"""Which grids have records at a scale, known from systems alone: the ids of runs take most of the time of a plan."""
 
 import functools
 import json
@@ -15,7 +15,7 @@ from lightning_modules.system import System
 
 
 def systems(snapshot: Snapshot) -> frozenset[str] | None:
-    """The identities of the systems that have records; None if that of a record cannot be told."""
+    """The identities of the systems that have records. None if that of a record cannot be determined."""
     records = (entry for entry in snapshot.found.values() if isinstance(entry, Record))
     texts = {json.dumps(record.config.get("system")) for record in records}
     try:

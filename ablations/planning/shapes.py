@@ -23,7 +23,7 @@ def keyed(document: Document, cls: type[Settings]) -> None:
 
 
 def _parts(value: Any, annotation: Any, path: Path_) -> Any:
-    """Every mapping of a document that stands for settings, inner ones last: path, mapping, class."""
+    """Every mapping of a document that represents settings, inner ones last: path, mapping, class."""
     if isinstance(annotation, type) and issubclass(annotation, Settings):
         if isinstance(value, dict):
             yield path, value, annotation
@@ -50,7 +50,7 @@ def shaped(document: Document, cls: type[S], stand_in: Mapping[str, Any], *, qui
     Args:
         document: A mapping.
         cls: The class of the settings.
-        stand_in: Settings that stand in for missing ones.
+        stand_in: Settings that replace missing ones.
         quiet: Whether to mend without complaints, where they have been made.
 
     Returns:

@@ -17,7 +17,7 @@ from lightning_modules.backbones.shapes import shaping
 from lightning_modules.config import as_data
 from lightning_modules.system import System
 
-NAME = "trunk"  # the value of a knob of `PARENTS` that stands for the scale's trunk
+NAME = "trunk"  # the value of a knob of `PARENTS` that represents the scale's trunk
 _DATA, _MODEL = "data.", "model."
 
 
@@ -25,7 +25,7 @@ def description(knob: str, grid: Grid, entry: Scale, trunk: System, described: M
     """What describes a scale's trunk to any cell of a grid.
 
     Args:
-        knob: Where it stands. A start has the shapes of its cells, but for the number of layers where some are chosen.
+        knob: Where it is. A start has the shapes of its cells, but for the number of layers where some are chosen.
             A teacher has its own.
         grid: The grid.
         entry: Its entry for the scale.

@@ -59,7 +59,7 @@ def within(planned: Plan, seconds: float) -> str:
 
 
 def memory(systems: Iterable[System], execution: Execution) -> list[float]:
-    """The bytes that a device needs for the pretraining of each system; NaN where they cannot be told."""
+    """The bytes that a device needs for the pretraining of each system. They are NaN where they cannot be computed."""
     found = footprints(systems, execution)
     return [math.nan if one is None else float(one.total) for one in found]
 

@@ -42,7 +42,7 @@ class _Active:
     read: int = 0  # bytes of its diary
     began: float | None = None  # when its first run did
     stopped: str = ""  # the run past its deadline
-    ended: float | None = None  # when the launcher told it to stop, for that
+    ended: float | None = None  # when the launcher requested it to stop, for that
 
     @property
     def run(self) -> Run | None:
@@ -108,7 +108,7 @@ class Executor(ABC):
             ) from None
 
     def problems(self, execution: Execution) -> Iterator[Problem]:
-        """What is in the way of executing runs like this, told before any begins."""
+        """What is in the way of executing runs like this, reported before any begins."""
         if execution.nodes > 1:
             text = f"{execution.nodes} machines share a run under --executor slurm alone. Here use --devices."
             yield Problem("num-nodes", text)
@@ -121,7 +121,7 @@ class Executor(ABC):
         """
 
     def warm_up(self) -> None:  # noqa: B027, most have nothing
-        """Begins what takes seconds and can go on beside the preparation of text; does not wait for it."""
+        """Begins what takes seconds and can run during the preparation of text. It does not wait for it."""
 
     def at_once(self) -> int | str:
         """How many runs it makes at a time, or in words that this is up to a cluster."""
@@ -256,7 +256,7 @@ class Executor(ABC):
             self.send([active.job], signal.SIGKILL)
 
     def _end_all(self, patience: float) -> None:
-        """Tells every job to stop, and kills those that have not stopped after some seconds."""
+        """Requests every job to stop, and kills those that have not stopped after some seconds."""
         until = time.monotonic() + patience
         try:
             if self.active and patience:

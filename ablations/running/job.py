@@ -1,4 +1,4 @@
-"""What the process of a run is told, in a file."""
+"""What the process of a run has to know, in a file."""
 
 import json
 import os

@@ -2,8 +2,8 @@
 
 It imports only the standard library: a node may lack the rest.
 
-The runs themselves are made by a worker below, as under the local executor. So it can crash, and be told to stop with a
-checkpoint, without harm to the process that the engine watches.
+The runs themselves are made by a worker below, as under the local executor. So it can crash, or be requested to stop
+with a checkpoint, without harm to the process that the engine watches.
 """
 
 import contextlib
@@ -149,7 +149,7 @@ class Keeper:
             return code, f"{where}: the code cannot be imported: {said}" if code == UNFIT else ""
         if answer == -signal.SIGKILL and memory.kills() > before:
             return NO_MEMORY, f"{where}: {memory.KILLED}"
-        return answer or INTERRUPTED, ""  # 0: it was told to stop before it had begun
+        return answer or INTERRUPTED, ""  # 0: it was requested to stop before it had begun
 
     def _answer(self, asked: tuple[Any, Any], nodes: str = "") -> int | tuple[Any, str]:
         """What the worker answers that is there, or a new one; its exit code if it ends without an answer."""
@@ -177,7 +177,7 @@ class Keeper:
         return process.exitcode or 0
 
     def stop(self) -> None:
-        """Tells the process to write its checkpoint and waits for its end; kills it if that takes too long."""
+        """Requests the process to write its checkpoint and waits for its end. It is killed if that takes too long."""
         process = self._process
         if process is None or wait([process.sentinel], timeout=0):
             return

@@ -30,7 +30,7 @@ from lightning_modules.places import cache
 from lightning_modules.training.execution import ALONE, Execution
 
 _LOOK_AGAIN = 0.5  # seconds between looks at a run that another launcher makes
-_TELLING_SHARE, _TELLING_SECONDS = 0.05, 120.0  # of all work, and of time, after which the pace tells what is left
+_TELLING_SHARE, _TELLING_SECONDS = 0.05, 120.0  # of all work, and of time, after which the pace shows what is left
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Launch:
         self._seen: dict[str, float] = {}  # active run -> modification time of the last reported progress
 
     def takeable(self) -> Iterator[Run]:
-        """Takes the runs that can begin now from the work list, in the order of the plan, each when it is asked for.
+        """Takes the runs that can begin now from the work list, in the order of the plan, each when it is needed.
 
         It settles those that others have finished. Those that others make are looked at again later, as are those whose
         parent is being trained again for its weights: more processes would only wait for it.
@@ -154,7 +154,7 @@ class Launch:
         return seconds <= left or (left > 0 and seconds > self.until - self.started)
 
     def turns(self, seconds: float) -> Iterator[list[Run]]:
-        """Takes the runs that can begin now, in lists of about so many planned seconds, each when it is asked for.
+        """Takes the runs that can begin now, in lists of about so many planned seconds, each when it is needed.
 
         Behind a run follow those that start from it, as far as they fit.
         """
@@ -316,7 +316,7 @@ class Launch:
             run: The run.
             code: The worker's exit code; negative for the signal it died of.
             forced: The outcome to record if the launcher stopped the worker itself.
-            detail: What an engine says of a worker that died; by default it is told from the code.
+            detail: What an engine says of a worker that died. By default it is derived from the code.
         """
         self.shares.pop(run.id, None)
         if code == exit_codes.LATE:

@@ -1,7 +1,8 @@
 """The launchers that work on a results folder now, each with its code, so that no two make the same runs differently.
 
-A launcher is ``.locks/launchers/<16 hex>.json`` beside a lock that it holds as long as it lives; whoever finds the lock
-free removes both. With a file ``<16 hex>.stop`` beside them it writes checkpoints and ends, on whatever machine it is.
+A launcher is ``.locks/launchers/<16 hex>.json`` next to a lock that it holds as long as it lives. Whoever finds the
+lock free removes both. With a file ``<16 hex>.stop`` next to them it writes checkpoints and ends, on whatever machine
+it is.
 """
 
 import contextlib

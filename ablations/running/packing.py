@@ -58,7 +58,7 @@ def of_grid(
         plan: The plan.
         records: The store that it was made with.
         prepare: Makes the files of the cache that its runs read and names them; called once nothing else is wrong.
-        request: What `ablations run` is asked: the grid, the scale and what is overridden.
+        request: The request to `ablations run`: the grid, the scale and what is overridden.
         wheels: A folder with wheels that the machine lacks.
 
     Raises:

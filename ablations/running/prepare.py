@@ -33,7 +33,7 @@ def prepared(plan: Plan, records: Records) -> tuple[Path, ...]:
     What follows from weights is left to the runs: features of frozen encoders, and probes of initial weights.
 
     Args:
-        plan: The plan; where a search is open its later runs stand for those that it will choose.
+        plan: The plan. Where a search is open its later runs represent those that it will choose.
         records: The store, which gets the bars.
 
     Returns:

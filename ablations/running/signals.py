@@ -86,7 +86,7 @@ def ending() -> Iterator[None]:
 
 
 class Interruption:
-    """Whether a signal has asked to end.
+    """Whether a signal has requested the end.
 
     Attributes:
         usual: What each signal usually does.

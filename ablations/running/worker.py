@@ -33,7 +33,7 @@ from ablations.running.exit_codes import (
 )
 from ablations.running.job import Job
 from ablations.running.outcomes import LOG, log_to, outcome_of
-from ablations.running.ranks import beside
+from ablations.running.ranks import group
 from ablations.schema.kinds import KINDS, Watch
 from ablations.schema.record import PASSING, Outcome, Record, checksum
 from ablations.schema.run import Run
@@ -215,7 +215,7 @@ def _made(run: Run, records: Records, watch: Watch) -> "Fitted":
     """Makes a run, with the weights of its parents; a pretraining may be shared by several devices."""
     watch = replace(watch, weights={role: weights_of(parent, records, watch) for role, parent in run.by_role.items()})
     is_shared = run.kind == "pretrain" and watch.execution.ranks > 1
-    with beside.others(run, watch) if is_shared else nullcontext():
+    with group.others(run, watch) if is_shared else nullcontext():
         return KINDS[run.kind].make(run, watch)
 
 

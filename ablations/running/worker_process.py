@@ -24,7 +24,7 @@ from ablations.running.exit_codes import UNFIT
 from ablations.running.signals import follow_parent
 
 _GROWTH = 2 << 30  # bytes that a worker may have more than after its first run; 150 small runs add 3 MB
-_LOOK = 0.25  # seconds between looks whether it is told to stop, while it has no run
+_LOOK = 0.25  # seconds between looks whether it is requested to stop, while it has no run
 _STOPPING = {getattr(signal, name) for name in ("SIGTERM", "SIGUSR2") if hasattr(signal, name)}
 
 
@@ -38,7 +38,7 @@ class Worker:
 
     Attributes:
         process: Its process.
-        jobs: Where it is asked and answers.
+        jobs: Where it receives runs and questions, and answers.
         goes_on: Whether it takes another run.
     """
 
@@ -69,14 +69,14 @@ class Worker:
 def main(jobs: Connection, nodes: str = "", environment: Mapping[str, str] | None = None) -> None:
     """Entry point of a worker: makes the run of each job that it receives, until there are no more.
 
-    It ends after a run that failed, whose traces in the process nobody knows, when its memory has grown, and when it is
-    told to stop.
+    It ends after a run that failed, whose traces in the process nobody knows. It also ends when its memory has grown,
+    and when it is requested to stop.
 
     Args:
         jobs: Where it receives files of `ablations.running.job.Job.save`, each with how the last attempt at the run
             died (see `ablations.running.worker.attempt`). It answers with a code of `exit_codes`, what else is known,
             and whether it takes another. If the code cannot be imported, as on a node without torch, it answers `UNFIT`
-            and the reason. Asked with what `ablations.running.phases.told` returned, and files of jobs that are seen,
+            and the reason. Given what `ablations.running.phases.told` returned, and files of jobs that are seen,
             it answers with those that follow.
         nodes: The folder of `ablations.running.ranks.further.calling`, where further nodes wait.
         environment: Variables of this worker, such as its devices.
@@ -108,7 +108,7 @@ def main(jobs: Connection, nodes: str = "", environment: Mapping[str, str] | Non
 
 
 def _received(jobs: Connection, stop: threading.Event) -> tuple[Any, Any] | None:
-    """The next job or question; None if there is none, or if this process is told to stop."""
+    """The next job or question. None if there is none, or if this process is requested to stop."""
     while not stop.is_set():
         try:
             if jobs.poll(_LOOK):

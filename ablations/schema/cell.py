@@ -46,7 +46,7 @@ class Cell(Trial):
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """The tasks that its pretrainings are, or will be, fine-tuned on or asked."""
+        """The tasks that its pretrainings are, or will be, fine-tuned on or evaluated on."""
         return tuple(dict.fromkeys(run.task for run in (*self.children, *self.awaited) if run.task))
 
     @property

@@ -97,8 +97,8 @@ class Kind:
         proof: Metrics of a run; the first that a record has must come out again where the run is made a second time.
         work: The expected work of a run.
         prepare: Makes all that the making of a run reads from the cache, so that it needs neither texts nor data sets.
-        fingerprint: The fingerprint of the data of a task, and of how it is asked under a kind of tokenizer; opens no
-            data that are pinned.
+        fingerprint: The fingerprint of the data of a task, and of how it is presented under a kind of tokenizer. It
+            opens no data that are pinned.
         check: Opens the data of a task and compares them with their pins.
         settled: The settings of a run as they act, by field; empty where nothing changes.
     """
@@ -210,7 +210,7 @@ def _settled_finetuning(run: Made) -> dict[str, FineTuning | None]:
 
 
 def _settled_teacher(task: str, tuning: FineTuning, distillation: TaskDistillation) -> FineTuning:
-    """Without the description of a teacher, whose id stands among the parents, and a temperature that has no effect."""
+    """Without the description of a teacher, whose id is among the parents, and a temperature that has no effect."""
     own: dict[str, Any] = {"teacher": {}}
     if task in TASKS and TASKS[task].shape.numbers:
         own["temperature"] = TaskDistillation().temperature

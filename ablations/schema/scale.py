@@ -8,7 +8,7 @@ from pydantic import Field
 from ablations.schema.claim import ThreatKind
 from lightning_modules.config import Settings, knob, required
 
-PLACE = re.compile(r"\{([^{}]*)\}")  # where a number of the records stands in a sentence
+PLACE = re.compile(r"\{([^{}]*)\}")  # where a number of the records is in a sentence
 
 
 Outcome = Literal["replicates", "contradicts", "holds", "fails", "not resolved"] | ThreatKind
@@ -17,7 +17,7 @@ Outcome = Literal["replicates", "contradicts", "holds", "fails", "not resolved"]
 class Conclusion(Settings):
     """A sentence of a page's answer, as long as its claims have the verdicts for which it was written.
 
-    In braces stand numbers of the records, each a `Place`:
+    In braces are numbers of the records, each a `Place`:
 
     * the effect of a claim: ``{albert.t4.order}``;
     * the mean of a metric in a cell, by the label that `ablations plan` prints: ``{heldout.loss of rate=0.4}``;
@@ -34,7 +34,7 @@ class Conclusion(Settings):
 
 
 class Place(NamedTuple):
-    """Where a number of the records stands in a sentence.
+    """Where a number of the records is in a sentence.
 
     Attributes:
         metric: The metric; of the effect of a claim, its id.
@@ -50,7 +50,7 @@ class Place(NamedTuple):
 
 
 def parted(place: str) -> Place:
-    """The parts of what stands in braces.
+    """The parts of what is in braces.
 
     >>> parted("heldout.loss of rate=0.4 minus rate=0.15 after 1,500 steps")
     Place(metric='heldout.loss', cell='rate=0.4', other='rate=0.15', steps=1500)

@@ -74,7 +74,7 @@ class BackboneModule(nn.Module, ABC):
     def depth(self, name: str) -> int:
         """The depth of a parameter: 0 for embeddings, i + 1 for the first layer i that uses it, L + 1 above.
 
-        An empty name stands for what is above it all, such as a head.
+        An empty name means what is above it all, such as a head.
         """
 
     @property
@@ -91,7 +91,7 @@ class BackboneModule(nn.Module, ABC):
 class Backbone(Settings, ABC):
     """The settings of an encoder.
 
-    Beside what is declared here every kind has the fields ``num_layers``, ``hidden_size``, ``embedding_size``,
+    Besides what is declared here every kind has the fields ``num_layers``, ``hidden_size``, ``embedding_size``,
     ``direction`` and ``segment_types``.
     """
 

@@ -11,7 +11,7 @@ from lightning_modules.batch import mapped
 
 
 def reset(carry: Any, rows: Bool[Tensor, " b"]) -> Any:
-    """A carry that is empty in some rows, where the text starts anew: zeros hold nothing (`BackboneModule.begin`)."""
+    """A carry that is empty in some rows, where the text starts again. Zeros hold nothing (`BackboneModule.begin`)."""
 
     def emptied(held: Tensor) -> Tensor:
         return torch.where(rows.view(-1, *[1] * (held.ndim - 1)), torch.zeros_like(held), held)

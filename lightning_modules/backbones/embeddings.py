@@ -44,8 +44,8 @@ class Embeddings(nn.Module):
         max_positions: Rows of the position table.
         scaled: Whether words are multiplied by the square root of their width e (Vaswani et al. 2017, section 3.4).
         words: The word table, or words by their characters, which `placed` takes; by default a plain table.
-        word_type_dropout: Share of words that are zero wherever they stand in a training batch, before anything is
-            added to them (Gal and Ghahramani 2016); the others are divided by what is kept.
+        word_type_dropout: Share of words that are zero wherever they are in a training batch, before anything is added
+            to them (Gal and Ghahramani 2016). The others are divided by what is kept.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Embeddings(nn.Module):
         return self.placed(words, tokens.tables, tokens.positions)
 
     def _kept(self, ids: Int[Tensor, "b t"]) -> Float[Tensor, "b t 1"]:
-        """The factor of each word, the same wherever it stands; 1 for symbols that were added after the pretraining."""
+        """The factor of each word, the same wherever it is. It is 1 for symbols that came after the pretraining."""
         factors = drop(torch.ones(self.words, device=ids.device), self.word_type_dropout)
         return torch.where(ids < self.words, factors[ids.clamp(max=self.words - 1)], 1.0)[..., None]
 

@@ -373,7 +373,7 @@ class RecurrentEncoder(BackboneModule):
     """Embeddings and LSTM layers over them; every layer's output is returned, zeros on padding.
 
     Each row starts from states of zero, or from those after what it goes on from. Padding is read by no layer, so what
-    stands on it changes nothing, wherever it is.
+    is on it changes nothing, wherever it is.
     """
 
     numbered = False
@@ -548,7 +548,7 @@ class RecurrentEncoder(BackboneModule):
 
 
 def _order(real: Bool[Tensor, "b t"], is_reversed: bool) -> Int[Tensor, "b t"] | None:
-    """The position to read at each step, padding last; None where that is the order in which they stand."""
+    """The position to read at each step, padding last. None where that is the order in which they are."""
     steps = torch.arange(real.shape[1], device=real.device)
     if not is_reversed and not bool((real[:, 1:] & ~real[:, :-1]).any()):
         return None

@@ -407,7 +407,7 @@ def initialise(module: nn.Module, kind: str, std: float) -> None:
         _draw(module.table, kind, std)
     if isinstance(module, ClusteredTable):
         for weight in module.projections:
-            _draw(weight, kind, std / 2)  # 0.01 beside 0.02 in Transformer-XL's released code
+            _draw(weight, kind, std / 2)  # 0.01 next to 0.02 in Transformer-XL's released code
 
 
 def _draw(weight: Tensor, kind: str, std: float) -> None:

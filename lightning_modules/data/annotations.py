@@ -1,6 +1,6 @@
-"""Annotations of a token store: made once by reading its corpora again, and kept beside its tokens.
+"""Annotations of a token store: made once by reading its corpora again, and kept next to its tokens.
 
-A store holds no text, so that the sentences are read anew, annotated, and aligned with their pieces by letters. For
+A store holds no text, so that the sentences are read again, annotated, and aligned with their pieces by letters. For
 each piece there is 0 outside of spans, 1 where a span begins and 2 inside.
 """
 

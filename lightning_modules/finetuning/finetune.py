@@ -53,7 +53,7 @@ class Finetune(pl.LightningModule):
         score: Outputs of the dev items, in the order of the dev loader -> scores.
         settings: Optimiser, learning rate and clipping.
         steps: Optimiser steps of the whole training, the length of the schedule.
-        objectives: Objectives of pretraining that go on beside the task, with their heads; None for the task alone.
+        objectives: Objectives of pretraining that continue next to the task, with their heads. None for the task alone.
             Training examples have their targets.
         each_epoch: Optimiser steps of an epoch.
     """

@@ -38,7 +38,7 @@ def importances(
         backbone: The fine-tuned backbone, in evaluation mode.
         head: The head of the task, in evaluation mode.
         batches: Training examples of the task.
-        rows: Rows of an example, which stand one after the other.
+        rows: Rows of an example, which are one after the other.
     """
     layers = attentions(backbone)
     sums = [torch.zeros(layer.num_heads, dtype=torch.float64) for layer in layers]

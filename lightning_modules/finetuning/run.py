@@ -199,7 +199,7 @@ class FinetuningRun:
 
     @cached_property
     def word_vectors(self) -> Vectors | None:
-        """Static vectors, cached or made now: of the embedding table, or beside features; None without any.
+        """Static vectors, cached or made now: of the embedding table, or to add to features. None without any.
 
         Raises:
             ConfigError: For the tokenizer of a published checkpoint, and for missing text.
@@ -215,7 +215,7 @@ class FinetuningRun:
         return word_vectors(open_store(data, "train"), settings, model.table_width, self.seed)
 
     def objectives(self) -> tuple[Objectives, nn.ModuleDict] | None:
-        """The language model that goes on beside the task, with its head, new or from the weights; None without one.
+        """The language model that continues next to the task, with its head, new or from the weights. None without one.
 
         Its head is no layer: it comes from the weights whatever ``layers_transferred`` says.
         """
@@ -540,7 +540,7 @@ def _flops(run: FinetuningRun, batches: Batches) -> float:
 def _named(name: str, task: str) -> str:
     """The name in a record: ``dev.accuracy`` -> ``<task>.accuracy``, ``train.loss`` -> ``<task>.train_loss``.
 
-    The loss of an objective beside the task, ``train.next``, is called ``<task>.train_next_loss``.
+    The loss of an objective next to the task, ``train.next``, is called ``<task>.train_next_loss``.
     """
     kind, _, rest = name.partition(".")
     if not rest:

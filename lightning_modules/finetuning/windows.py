@@ -21,14 +21,14 @@ _AT_HAND = 4  # windows at the end whose states are kept for the backward pass; 
 
 
 class InWindows(nn.Module):
-    """An encoder that reads rows in windows, and returns what stands for each row in the place of all its states.
+    """An encoder that reads rows in windows, and returns what represents each row in the place of all its states.
 
     Of each window a maximum, a sum and a last state are kept, so that memory hardly grows with the length of rows.
 
     Args:
         encoder: A backbone whose rows go on from batch to batch, and whose padding is at the end of rows.
         window: Positions of a window.
-        reader: What stands for a row, a name of `FOLDED`.
+        reader: What represents a row, a name of `FOLDED`.
     """
 
     def __init__(self, encoder: BackboneModule, window: int, reader: ReaderName) -> None:
@@ -42,7 +42,7 @@ class InWindows(nn.Module):
         return self.encoder.embeddings
 
     def forward(self, example: Example) -> Encoded:
-        """Reads a batch; ``Encoded.vectors`` stand for its rows, and ``last`` has the states of the last window."""
+        """Reads a batch. ``Encoded.vectors`` represent its rows, and ``last`` has the states of the last window."""
         length = example.inputs.ids.shape[1]
         starts, carry, parts, last = range(0, length, self.window), BEGIN, [], None
         for number, start in enumerate(starts):

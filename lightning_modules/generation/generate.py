@@ -64,7 +64,7 @@ class Generated(NamedTuple):
 
     Attributes:
         ids: The new tokens, without that of the end.
-        ended: Why there are no more: ``end`` was predicted, there are as many ``tokens`` as were asked for, or the
+        ended: Why there are no more: ``end`` was predicted, there are as many ``tokens`` as were requested, or the
             model has no more ``positions``.
     """
 
@@ -90,8 +90,8 @@ def generate(
         sampling: How tokens are chosen.
         new_tokens: Tokens to write after each prompt, at most.
         seed: Of the draws.
-        cached: Whether a token is computed from a carry of those before rather than from all of them anew, which gives
-            the same tokens but for rounding; by default where the model has a carry.
+        cached: Whether a token is computed from a carry of those before rather than from all of them again. This gives
+            the same tokens but for rounding. By default it is so where the model has a carry.
         on_progress: Called after each token of a batch with the tokens that are done and their number, at most.
 
     Raises:

@@ -142,7 +142,7 @@ def wording(system: System, encoder: Encoder, max_positions: int = 0, *, keeps_s
     frame = getattr(form, "frame", "cls_sep")
     starts = {"cls_sep": () if system.cls_last else (vocabulary.cls,), "document_ends": (vocabulary.sep,)}
     shown = form.sequence_length
-    if not system.model.longest:  # a table of positions is counted in each segment anew
+    if not system.model.longest:  # a table of positions is counted again in each segment
         shown += getattr(system.model, "memory_length", 0)
     return Wording(
         encoder=encoder,

@@ -147,7 +147,7 @@ def split(texts: Wording, prompt: str, option: str) -> tuple[list[int], list[int
 
 
 def _joint(texts: Wording, prompt: str, option: str) -> str:
-    """What stands between a prompt and an option: their own white space, a space, or nothing before a comma."""
+    """What is between a prompt and an option: their own white space, a space, or nothing before a comma."""
     own = prompt[len(prompt.rstrip()) :] + option[: len(option) - len(option.lstrip())]
     if own:
         return own if texts.keeps_space else " "
@@ -213,7 +213,7 @@ def scored(
         model: The language model.
         prompts: The prompts; an empty one is the model's start tokens.
         options: The options of each prompt.
-        neutral: The prompt of unconditional probabilities; None where these are not asked for.
+        neutral: The prompt of unconditional probabilities. None where these are not requested.
         windows: As in `continuations`.
         batch_tokens: As in `log_probabilities`.
         on_progress: As in `continuations`.

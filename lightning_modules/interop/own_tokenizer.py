@@ -279,7 +279,7 @@ def write_tokenizer(
         settings: Its settings.
         max_positions: Rows of the position table.
         segment_types: Rows of the segment table; with one row, both texts of a pair use it.
-        frame: ``[CLS]`` stands before a text and ``[SEP]`` after it, or both after it, or ``[SEP]`` is the end of a
+        frame: ``[CLS]`` is before a text and ``[SEP]`` after it, or both are after it. Or ``[SEP]`` is the end of a
             document, which is also where a text begins.
     """
     fast, specials = tokenizers.Tokenizer.from_file(str(path)), FAMILIES["bert"].specials

@@ -1,9 +1,9 @@
 """Softmax cross-entropy over a vocabulary, without a second copy of the logits.
 
-In small models the loss over the vocabulary is a good part of a step, and nearly all of that is memory: autograd keeps
-the log-probabilities in fp32 beside the logits, fills a third array with zeros to start the backward pass, and casts
-the result. The gradient of the summed loss by the logits is softmax minus one-hot, known as soon as the loss is. So
-the forward pass puts it in the place of the logits, some rows at a time, which stay in the processor's cache.
+In small models the loss over the vocabulary is a good part of a step, and nearly all of that is memory. Autograd keeps
+the log-probabilities in fp32 next to the logits. It fills a third array with zeros to start the backward pass, and
+casts the result. The gradient of the summed loss by the logits is softmax minus one-hot, known as soon as the loss is.
+So the forward pass puts it in the place of the logits, some rows at a time, which stay in the processor's cache.
 """
 
 from typing import Any

@@ -16,7 +16,7 @@ class Distances:
     """How far each position of a batch is from each one that it may attend to.
 
     Attributes:
-        each: All distances that there are, in descending steps of one; a clamped one stands for those beyond it.
+        each: All distances that there are, in descending steps of one. A clamped one represents those beyond it.
         size: Positions attended to.
         place: Which of them a pair of positions has; None where both are numbered without gaps and end together.
         beyond: The same of rows behind those of the positions that attend.
@@ -73,7 +73,7 @@ class Distances:
     def pick(self, terms: Float[Tensor, "b h t n"]) -> Float[Tensor, "b h t s"]:
         """The term of each pair, from those of each position and distance.
 
-        Where a direction hides a pair, any finite number may stand.
+        Where a direction hides a pair, any finite number is allowed.
         """
         behind = 0 if self.beyond is None else self.beyond.shape[2]
         own, more = terms.split([terms.shape[2] - behind, behind], 2)

@@ -1,11 +1,11 @@
 """Memory of what a stack's layers read in the batches before (Dai et al. 2019, section 3.2: segment-level recurrence).
 
-It holds the inputs of each layer, not their keys and values: these are projected anew, with the weights of the step.
+It holds the inputs of each layer, not their keys and values: these are projected again, with the weights of the step.
 Gradients stop. A memory has one length, set when it is begun; at first its positions are hidden.
 
-It stands before the batch, to the left of it. Of rows that go on to the left (`Going.backward`) it stands to the right:
-XLNet's released code turns their text around and negates their positions, which gives the same scores in a model that
-reads both sides. Here their text stays as it is, and what they hand on is turned around: the nearest comes last.
+It is before the batch, to the left of it. Of rows that go on to the left (`Going.backward`) it is to the right. XLNet's
+released code turns their text around and negates their positions, which gives the same scores in a model that reads
+both sides. Here their text stays as it is, and what they hand on is turned around: the nearest comes last.
 """
 
 from dataclasses import dataclass

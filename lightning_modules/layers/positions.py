@@ -70,9 +70,9 @@ def sided_linear_bias(
 ) -> Float[Tensor, "b h t s"]:
     """ALiBi for encoders with a sense of direction: each head attends to one side only, itself included.
 
-    The non-symmetric form that the authors of ALiBi propose for encoders (released code, frequently asked
-    questions). Unlike the symmetric form it distinguishes left from right neighbours, and a masked language model
-    leaves its plateau several times sooner. Its arguments are those of `linear_bias`.
+    The non-symmetric form that the authors of ALiBi propose for encoders (released code, FAQ). Unlike the symmetric
+    form it distinguishes left from right neighbours, and a masked language model leaves its plateau several times
+    sooner. Its arguments are those of `linear_bias`.
     """
     keys = positions if attended is None else attended
     ahead = (keys[:, None, :] - positions[:, :, None])[:, None]  # j - i

@@ -1,6 +1,6 @@
-"""A second stream of states, which are asked about tokens that they do not know (Yang et al. 2019, section 2.3).
+"""A second stream of states, which predict tokens that they do not know (Yang et al. 2019, section 2.3).
 
-Its rows stand behind those of the positions in every layer: queries, feed-forward and norms are those of all rows; keys
+Its rows are behind those of the positions in every layer. Queries, feed-forward and norms are those of all rows. Keys
 and values are of the positions alone.
 """
 
@@ -17,7 +17,7 @@ from lightning_modules.layers.scene import Scene
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """Where the rows of queries stand.
+    """Where the rows of queries are.
 
     Attributes:
         queries: The queries.

@@ -93,7 +93,7 @@ class SegmentRelation(nn.Module):
 
 
 class LearnedRelation(Relation):
-    """A learned vector and number of each distance, up to a farthest one that stands for all beyond it: Shaw et al."""
+    """A learned vector and number of each distance, up to a farthest one that represents all beyond it: Shaw et al."""
 
     def __init__(
         self, num_heads: int, head_size: int, biases: QueryBiases | None, farthest: int, direction: Direction

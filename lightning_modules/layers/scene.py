@@ -46,7 +46,7 @@ class Scene:
         biases: The query biases that all layers share.
         apart: Whether a pair of positions is of two segments.
         blind: Which rows see nothing, so that nothing is mixed for them; None where each sees something.
-        source: What a decoder attends to beside its own positions; None for an encoder.
+        source: What a decoder attends to besides its own positions. None for an encoder.
     """
 
     bias: Float[Tensor, "#b #h t s"] | None = None

@@ -36,7 +36,7 @@ class Counts:
 
 
 def counts(translations: Sequence[str], references: Sequence[str]) -> Counts:
-    """Counts translations beside one reference each.
+    """Counts translations, with one reference each.
 
     Raises:
         ConfigError: For another number of references, and for none.

@@ -1,6 +1,6 @@
 """What counting reaches on the held-out words of a system: the bar that a model has to pass to have learned more.
 
-A masked word is asked of the product of counts, `baselines.product`, the next one of trigrams with a cache,
+A masked word is predicted by the product of counts, `baselines.product`, the next one by trigrams with a cache,
 `baselines.kneser_ney`. Each is counted on as much of the training text as the bigram baseline, fitted on held-out
 sequences behind those that are judged, and judged on the very words of the losses at the end. Where there are too few
 sequences behind them, either half of the words is judged by what was fitted on the other.
@@ -55,7 +55,7 @@ class Reached:
 
 
 class _Asked(Protocol):
-    """Words that are asked for: `Questions` or `Lines`."""
+    """Words that are predicted: `Questions` or `Lines`."""
 
     def __len__(self) -> int: ...
 
@@ -64,7 +64,7 @@ class _Asked(Protocol):
 
 @dataclass(frozen=True)
 class _Method:
-    """A way to count, with the words that it is asked for.
+    """A way to count, with the words that it predicts.
 
     Attributes:
         name: Its name in tables.

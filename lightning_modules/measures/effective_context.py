@@ -1,7 +1,7 @@
 """How much context models make use of: relative effective context length (RECL: Dai et al. 2019, appendix C).
 
-A better model gains less from more context because it needs less of it, so a model is not asked alone: the loss of a
-token at a short context is the smallest of a group of models, and only the tokens that are hardest for the whole group
+A better model gains less from more context because it needs less of it, so a model is not evaluated alone. The loss of
+a token at a short context is the smallest of a group of models. Only the tokens that are hardest for the whole group
 count. A model's effective length is where more context stops to help it beyond that.
 """
 

@@ -14,7 +14,7 @@ _MASKED = ("mlm", "permuted")
 
 
 def described(system: System, fingerprints: Mapping[str, str]) -> list[Any]:
-    """All that determines the held-out text of a system and which of its words are asked for.
+    """All that determines the held-out text of a system and which of its words are predicted.
 
     Args:
         system: The system.
@@ -42,7 +42,7 @@ def targets(system: System) -> tuple[str, ...]:
 
 
 def question(system: System, target: str) -> str:
-    """What tells the words of one target from others of the same text: ``loss``, ``next_loss``, ``loss.left_to_right``.
+    """What separates the words of one target from others of a text: ``loss``, ``next_loss``, ``loss.left_to_right``.
 
     Masked words of which a model sees one side are another question.
     """

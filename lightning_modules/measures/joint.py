@@ -1,4 +1,4 @@
-"""Two hidden neighbours of each held-out row: told together, each alone, and one after the other."""
+"""Two hidden neighbours of each held-out row: predicted together, each alone, and one after the other."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,8 +20,8 @@ def joint_losses(module: Pretrain, asked: Callable[[Hidden], HeldOut], bf16: boo
     Returns:
         ``joint_loss``: both as the objective factorises them; ``joint_alone_loss``: each from the context alone;
         ``joint_filled_loss``: one from the context and then the other with the first in its place, the mean over both
-        orders (`analysis.joint_filling`). A masked model says the first by its formula; what it could tell if it were
-        asked twice is the third.
+        orders (`analysis.joint_filling`). A masked model says the first by its formula. What it could predict in two
+        steps is the third.
     """
     both, left, right = (losses_by_sequence(module, asked(hidden), bf16) for hidden in ("both", "left", "right"))
     alone = both.nats["loss"]

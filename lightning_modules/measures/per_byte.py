@@ -71,7 +71,7 @@ def _word_losses(module: Pretrain, hidden: HiddenWords, bf16: bool) -> tuple[flo
 
     The second leaves out what comes with a scheme and not with words. A model that hides whole words learns that their
     first [MASK] begins a word, so the probability of a first piece is here among those that begin one. It never sees
-    the beginning of a word whose end is hidden, as later pieces are asked here, so those are left out.
+    the beginning of a word whose end is hidden. Here later pieces are predicted, so those are left out.
     """
     begins = torch.from_numpy(hidden.begins).to(module.device)
     means, told = Means(module), []
@@ -85,4 +85,4 @@ def _word_losses(module: Pretrain, hidden: HiddenWords, bf16: bool) -> tuple[flo
                 told.append(F.cross_entropy(kept, target.ids, reduction="none").double().cpu())
 
     each(module, hidden.examples, bf16, add)
-    return means.found()["loss"], float(torch.cat(told)[: hidden.words].mean())  # first pieces are asked first
+    return means.found()["loss"], float(torch.cat(told)[: hidden.words].mean())  # first pieces are predicted first

@@ -31,7 +31,7 @@ class Translated:
     Attributes:
         metrics: Name -> value.
         by_sentence: Name of a score -> what each sentence adds to it, in the order of the corpus ``[n]``.
-        kept: The counts of each sentence, signatures and a few translations, for a file beside the record.
+        kept: The counts of each sentence, signatures and a few translations, for a file next to the record.
     """
 
     metrics: dict[str, float]
@@ -115,7 +115,7 @@ def _asked(data: PretrainingData, system: System) -> tuple[list[list[int]], np.n
 
 
 def measured(written: Sequence[str], numbers: np.ndarray, text: HeldOutText) -> Translated:
-    """What translations of some pairs of a text score, beside those of simple methods.
+    """What translations of some pairs of a text score, next to those of simple methods.
 
     Thirds of the sources are by their number of words, of equal ones in the order of the corpus. The source has a
     **copied** word, and the reference lacks it. The same translation has a **repeated** pair of neighbouring words

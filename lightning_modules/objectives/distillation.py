@@ -130,7 +130,7 @@ class Distillation(Objective):
         return projected + (2.0 * length * e * (d + v) if everywhere else 0.0)
 
     def flops_per_hidden(self, size: Size) -> float:
-        """Multiply-adds x 2 of the student's distribution, where only hidden positions are asked."""
+        """Multiply-adds x 2 of the student's distribution, where only hidden positions are predicted."""
         d, e, v = size.hidden_size, size.embedding_size, size.vocab_size
         return 2.0 * e * (d + v) if self.distribution and self.positions == "hidden" else 0.0
 

@@ -55,8 +55,8 @@ class LanguageModel(Objective):
     Losses are in nats per token and comparable with each other, not with those of a masked model, which sees both
     sides: they are called ``next_loss`` and ``previous_loss``.
 
-    With ``units`` words, a word of several pieces is predicted as [UNK], at the first piece of the word beside it, and
-    the words at the ends of a row may be cut. These losses are nats per word, called ``next_word_loss`` and
+    With ``units`` words, a word of several pieces is predicted as [UNK], at the first piece of the word next to it. The
+    words at the ends of a row may be cut. These losses are nats per word, called ``next_word_loss`` and
     ``previous_word_loss``. They compare only between models with the same words.
     """
 

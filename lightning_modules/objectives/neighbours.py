@@ -2,9 +2,9 @@
 
 A masked model predicts hidden tokens independently of each other, so that of both it says the product of what it says
 of each. One of permuted prediction predicts them in a random order, the second given the first (Yang et al. 2019,
-sections 2.1 and 2.6). In nats the second is less by as much as two neighbours tell of each other, given the rest.
+sections 2.1 and 2.6). In nats the second is less by as much as two neighbours reveal of each other, given the rest.
 
-Both are of different words: of two pieces of one word the first tells most of the second to any model, and this is no
+Both are of different words. Of two pieces of one word the first reveals most of the second to any model. This is no
 question of phrases such as New York.
 """
 

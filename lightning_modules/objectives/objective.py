@@ -19,7 +19,7 @@ def own_heads(heads: nn.ModuleDict, name: str) -> nn.ModuleDict:
 
 
 class OfLoss:
-    """Marks a field of the head or of the loss, which changes nothing of what is shown and asked of a text."""
+    """Marks a field of the head or of the loss, which changes nothing of what is shown and predicted of a text."""
 
 
 class Objective(Settings, ABC):

@@ -1,8 +1,8 @@
 """Permutation language modelling (Yang et al. 2019, XLNet, sections 2.2 and 2.3, and the released code).
 
-Of a random order of the tokens only the last part is predicted: all others are context, whose order has no effect. So
-an order is one of the targets alone (*partial factorisation*), and no target is replaced by a [MASK]: a query stream is
-asked at its position.
+Of a random order of the tokens only the last part is predicted. All others are context, whose order has no effect. So
+an order is one of the targets alone (*partial factorisation*). No target is replaced by a [MASK]: a query stream
+predicts at its position.
 """
 
 import functools
@@ -134,7 +134,7 @@ class PermutationLM(Objective):
         return self.units.choose(text, np.minimum(budget, text.candidates.sum(1)), draws) >= 0
 
     def held_out(self, usual: Objective) -> Objective:
-        """The objective on held-out text: the tokens that masked models are asked for, alone and in an order."""
+        """The objective on held-out text: the tokens that masked models predict, alone and in an order."""
         assert isinstance(usual, MaskedLM)
         own = {name: getattr(self, name) for name in PermutationLM.model_fields}
         return HeldOutPermutations(**own, masking=usual.masking)

@@ -1,7 +1,7 @@
 """A softmax over a sample of words while a model trains (Bengio and Senecal 2008; Jean et al. 2015; ELMo).
 
 Word w is in the sample of a step with a known chance p(w), independently of the others, and all predictions of a step
-share the sample. In the sum over all words, each other word of the sample stands for ``1 / p(w)`` like it, so that the
+share the sample. In the sum over all words, each other word of the sample represents ``1 / p(w)`` like it. So the
 expected sum is that of all words. The right word is itself, and never one of its own negatives.
 
 The released code of ELMo draws a fixed number of words, and divides by the chance of the right word too.

@@ -20,7 +20,7 @@ SBO = "sbo"  # the target
 
 
 class SpanHead(nn.Module):
-    """Two layers above the states beside a span and a position within it, and the tied word table.
+    """Two layers above the states next to a span and a position within it, and the tied word table.
 
     Each layer is dense, GELU and LayerNorm; the table's bias is the head's own.
     """
@@ -50,7 +50,7 @@ class SpanHead(nn.Module):
 
 
 class SpanBoundary(Objective):
-    """Predict the pieces of a hidden span from the two visible pieces beside it, and from their place in the span.
+    """Predict the pieces of a hidden span from the two visible pieces next to it, and from their place in the span.
 
     Worked example, one span, at most ``longest`` pieces of each::
 
@@ -58,7 +58,7 @@ class SpanBoundary(Objective):
         target      -    -      -     football match  1     -      -
         reads       -    -      both  2 and 6  2 and 6 ...         and the positions 0, 1, 2
 
-    A span at the edge of a text, beside a special piece, has no such loss. Nor have batches without a span, which are
+    A span at the edge of a text, next to a special piece, has no such loss. Nor have batches without a span, which are
     harmless. The term is the mean over these predictions and is added to that of the masked words.
     """
 
@@ -76,7 +76,7 @@ class SpanBoundary(Objective):
         return nn.ModuleDict({"span": SpanHead(size, self.longest, self.position_size, self.norm_eps)})
 
     def corrupt(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
-        """Adds the target ``sbo``: predicted pieces of spans, with the positions beside each span.
+        """Adds the target ``sbo``: predicted pieces of spans, with the positions next to each span.
 
         Raises:
             Unsupported: When nothing was hidden in spans.

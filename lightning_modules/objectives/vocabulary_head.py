@@ -89,7 +89,7 @@ class VocabularyHead(nn.Module):
         return summed_cross_entropy(self.below(hidden), self._table(encoded), self.bias, target.ids, smoothing)
 
     def words(self, encoded: Encoded) -> int:
-        """Words that it tells apart."""
+        """Words that it distinguishes."""
         return encoded.words if self.table is None else len(self.table)
 
     def _table(self, encoded: Encoded) -> Float[Tensor, "v e"]:
@@ -116,7 +116,7 @@ def measured(
         states: What predicts.
         target: What is predicted.
         words: Size of the vocabulary.
-        prefix: Stands before the names of the measures.
+        prefix: It is before the names of the measures.
     """
     nats, right = torch.zeros((), device=states.device), torch.zeros((), device=states.device)
     is_cpu = states.device.type == "cpu"

@@ -1,1 +1,1 @@
-"""Probes: what the frozen states of a pretrained model hold, read by ridge regression beside three controls."""
+"""Probes: what the frozen states of a pretrained model hold, read by ridge regression next to three controls."""

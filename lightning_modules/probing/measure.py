@@ -1,4 +1,4 @@
-"""Reads the frozen states of a pretrained model by every probe, beside three controls.
+"""Reads the frozen states of a pretrained model by every probe, next to three controls.
 
 The regression reads the output of the embeddings, of the layer half-way up or of the last one: inner folds on the
 training part choose layer and penalty by squared error. Controls are the initial weights of the same run, read in the

@@ -1,15 +1,15 @@
 """Sentence retrieval: which of a thousand sentences is the translation of this one, by the mean states of a layer?
 
-Nothing is trained. From each state the mean of its language is taken off, over the sentences that are asked. An
-embedding of the language, and whatever else all its sentences have, is the longest part of a mean state: it parts the
-languages, tells no sentence from another, and hides what does (Libovický et al. 2020, arXiv 2004.05160).
+Nothing is trained. From each state the mean of its language is taken off, over the sentences that are tested. An
+embedding of the language, and whatever else all its sentences have, is the longest part of a mean state. It parts the
+languages, distinguishes no sentence from another, and hides what does (Libovický et al. 2020, arXiv 2004.05160).
 A pair scores by its margin (Artetxe and Schwenk 2019, section 3, the ratio), in which neighbours that are near to
 everything count for little::
 
     score(x, y) = 2 k cos(x, y) / (sum of cos(x, z) over x's k nearest + sum of cos(y, z) over y's k nearest)
 
 The accuracy is the mean over both directions, and chance is one in as many as there are pairs. Names, digits and words
-that languages share tell much without any model, so that there are three bars, on the same pairs: words and digits,
+that languages share reveal much without any model. So there are three bars, on the same pairs: words and digits,
 n-grams of letters, and lengths.
 
 The layer that counts is the one half-way up, fixed before any was read; the others have scores of their own. In models
@@ -36,7 +36,7 @@ from lightning_modules.tasks.shapes.texts import TextExamples, Texts
 
 NEIGHBOURS = 4  # k, as in Artetxe and Schwenk (2019)
 FEWEST, MOST = 50, 1000  # pairs
-RECIPE = 2  # raise when the same texts would be asked otherwise
+RECIPE = 2  # raise when the same texts would be presented otherwise
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Retrieval:
         return "en", self.language
 
     def fingerprint(self) -> str:
-        """What its examples follow from, beside the corpora of a run: those of its sentences are left out."""
+        """What its examples follow from, besides the corpora of a run: those of its sentences are left out."""
         return identity([RECIPE, self.sha256, NEIGHBOURS])
 
     def examples(self, data: Data) -> Parts:
@@ -116,7 +116,7 @@ class HeldOutPairs:
         return corpus(name).languages if name else ()
 
     def fingerprint(self) -> str:
-        """What its examples follow from, beside the corpora of a run."""
+        """What its examples follow from, besides the corpora of a run."""
         return identity([RECIPE, MOST, NEIGHBOURS])
 
     def examples(self, data: Data) -> Parts:

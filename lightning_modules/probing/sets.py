@@ -1,6 +1,6 @@
 """The data sets of probes, as tasks that no grid fine-tunes on: their dev examples are those that probes are tested on.
 
-Labels of a test set are in files beside the official ones, named below; GLUE publishes none.
+Labels of a test set are in files next to the official ones, named below. GLUE publishes none.
 """
 
 import functools

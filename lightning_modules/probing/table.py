@@ -42,11 +42,11 @@ class Probe(Protocol):
 
     @property
     def by_layer(self) -> bool:
-        """Whether each layer that is read has a score of its own, beside that of the layer that is chosen."""
+        """Whether each layer that is read has a score of its own, besides that of the layer that is chosen."""
         ...
 
     def fingerprint(self) -> str:
-        """What its examples follow from, beside the text of a run's corpora."""
+        """What its examples follow from, besides the text of a run's corpora."""
         ...
 
     def examples(self, data: Data) -> Parts:

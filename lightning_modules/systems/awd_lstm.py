@@ -13,7 +13,7 @@ Penn Treebank is a change of this one::
 
 What differs:
 
-* WikiText-2's training text is not to be had: Wikipedia stands in, with as many pieces as that text has words
+* WikiText-2's training text is not to be had: Wikipedia replaces it, with as many pieces as that text has words
   (33,278).
 * The paper trains for 750 epochs. The number of updates is computed from 2,088,628 words in 80 rows, 385 steps an
   epoch.

@@ -2,7 +2,7 @@
 
 The paper's sections 2 and 3, and the defaults of the released code: BERT-base without segments and pooler, six of its
 layers, on the losses of `objectives.distillation`. Weights of the losses are those that the authors give (5, 2 and 1).
-Text is masked anew in each pass, and there is no sentence objective. The paper has batches of up to 4,000 sequences.
+Text is masked again in each pass, and there is no sentence objective. The paper has batches of up to 4,000 sequences.
 
 What differs: words are hidden alike, where the released code hides rare ones more often (by count^-0.7). The teacher is
 our BERT, not the released one. Neither paper nor code print a number of steps. The code has three passes by default:

@@ -11,7 +11,7 @@ layer. The smaller models are changes of this one::
 
 What differs:
 
-* The 1B Word Benchmark is not at hand: Wikipedia of 2015 stands in. Its 793,471 words are words with a row in the
+* The 1B Word Benchmark is not at hand: Wikipedia of 2015 replaces it. Its 793,471 words are words with a row in the
   output layer. Here these are the pieces of the vocabulary that are words, and all others are [UNK].
 * Rows are read by themselves, from states of zero, and have 128 pieces. The released code carries states from
   step to step of 20 words, and each direction reads other rows. A step has about as many words here, 384 times 20.

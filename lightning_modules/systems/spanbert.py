@@ -1,9 +1,9 @@
 """SpanBERT: improving pre-training by representing and predicting spans (Joshi et al. 2020, arXiv 1907.10529).
 
-Sections 3 and 4.2 of the paper and the released code: BERT with spans hidden instead of pieces, the span boundary
-objective, one sequence and no sentence objective, masks drawn anew at each presentation, cased pieces, AdamW with bias
-correction, a smaller epsilon and a larger weight decay, and more steps. The paper trains the large model; the base one
-is released with it.
+Sections 3 and 4.2 of the paper and the released code. It is BERT with spans hidden instead of pieces, the span boundary
+objective, one sequence and no sentence objective. Masks are drawn again at each presentation, and pieces are cased.
+AdamW has bias correction, a smaller epsilon and a larger weight decay, and there are more steps. The paper trains the
+large model. The base one is released with it.
 
 The mean loss of span boundaries is over their predictions; the code divides by one more. Two segments are known, as in
 BERT, and the first is always used, as in the code, which drops sentences longer than a sequence; here they are cut.

@@ -12,7 +12,7 @@ the square root of their width. The base model of enwik8 is a change of this one
 
 What differs:
 
-* WikiText-103 is not to be had: Wikipedia stands in, with as many pieces as that text has words (267,735).
+* WikiText-103 is not to be had: Wikipedia replaces it, with as many pieces as that text has words (267,735).
 * The softmax is a plain one, which any vocabulary size has. With ``objectives.lm.cutoffs`` at 20,000, 40,000 and
   200,000 it is the released adaptive one, which has a vector and a bias for each of three clusters: 1,233 parameters
   more. Words are to be numbered by frequency then; pieces are so only roughly. The large model (18 layers, 1,024 wide)

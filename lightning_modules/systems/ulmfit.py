@@ -11,7 +11,7 @@ a vocabulary of its own: common pieces keep their embeddings, new ones start fro
 
 What differs:
 
-* The general model reads the paper's WikiText-103. Wikipedia of 2015 stands in, a fifth as much. How long the paper
+* The general model reads the paper's WikiText-103. Wikipedia of 2015 replaces it, a fifth as much. How long the paper
   trains it is not printed: here it is for 14 times as many words as WikiText-103 has.
 * The paper has 60,000 words, and one for all others. Here there are as many pieces.
 * The released code trains on 90 of 100 thousand reviews, test reviews among them. Here no test review is read, and

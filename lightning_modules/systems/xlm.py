@@ -14,7 +14,7 @@ A translator that starts from it is another system, with ``training.start_parts`
 What differs, and what no source says:
 
 * Wikipedias of fifteen languages and their parallel corpora are not at hand: verses of the Bible in three languages and
-  captions of images stand in. All pairs have English, as in the paper.
+  captions of images replace them. All pairs have English, as in the paper.
 * Rows begin with [CLS] and sentences end with [SEP], for both of which the paper has ``</s>``. Accents stay.
 * The exponent of languages is 0.5 (section 3.1, of sentences that make the vocabulary, where the tokenizer here reads
   the text as it is). The released code draws the language of a step likewise.

@@ -1,4 +1,4 @@
-"""Distillation at the task: a fine-tuned teacher's answers beside the labels (Hinton et al. 2015; Sanh et al. 2019)."""
+"""Distillation at the task: a fine-tuned teacher's answers, with the labels (Hinton et al. 2015, Sanh et al. 2019)."""
 
 from typing import Any, Self
 

@@ -203,7 +203,7 @@ class TaskData(pl.LightningDataModule):
         settings: Batch size, epochs, maximum length.
         seed: Determines the order of the training examples.
         own: The tokenizer of a published checkpoint, which replaces that of ``data``.
-        language_model: What the training examples ask beside the task; None for the task alone.
+        language_model: What the training examples predict besides the task. None for the task alone.
         characters: Whether the model reads words by their characters.
         backward: Whether it reads texts reversed.
         languages: Split -> the number that the model has for the language of its texts; None without embeddings of

@@ -38,7 +38,7 @@ def baselines(name: str, share: float | None = None) -> dict[str, dict[str, floa
 def with_same_labels(name: str, share: float | None, count: int | None, seed: int) -> dict[str, dict[str, float]]:
     """The metrics of the same methods, majority class aside, after no more labels than a fine-tuning has.
 
-    Beside 1,000 labels, the score of a method that learned from all 67,349 says little.
+    Compared with 1,000 labels, the score of a method that learned from all 67,349 says little.
 
     Args:
         name: The task.

@@ -3,7 +3,7 @@
 ``pins.json`` holds, for each task of ``TASKS``, the SHA-256 and the size of its splits as ``Task.examples``
 returns them, and the definition of its row. Planning and tables read the pins and open no data.
 
-A fingerprint is of the examples and of what a row says beside them (`definition`). Rows that came with their pin are
+A fingerprint is of the examples and of what a row says besides them (`definition`). Rows that came with their pin are
 identified by the examples alone while their definition is the one in ``pins.json``.
 """
 
@@ -79,7 +79,7 @@ def definition(task: Task) -> dict[str, Any]:
     are settings of its fine-tunings.
 
     Raises:
-        ConfigError: For a shape of one's own whose settings cannot be told apart.
+        ConfigError: For a shape of one's own whose settings cannot be distinguished.
     """
     shape, kind = cast(Any, task.shape), type(task.shape)
     if "__dataclass_params__" not in vars(kind):

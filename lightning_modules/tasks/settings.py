@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lightning_modules.system import System
 
 # settings that act on some shapes of tasks alone (`Shape.idle`) -> their neutral values
-_MOMENTS = 64  # of an epoch at which is asked what learns
+_MOMENTS = 64  # of an epoch at which is looked up what learns
 OF_SOME_SHAPES = {
     "reader": None, "pooler": True, "hidden_layer": None, "mean_label": False, "both_orders": False, "span_beam": None,
 }  # fmt: skip
@@ -153,7 +153,7 @@ def _bilstm_flops(read: int, size: int, layers: int, length: int) -> float:
 
 
 class SpanBeam(Settings):
-    """Answers whose ends are asked for given their starts (XLNet's released code; see `SpanBeamHead`)."""
+    """Answers whose ends are predicted given their starts (XLNet's released code, see `SpanBeamHead`)."""
 
     starts: int = knob(5, "Best starts of a row that are gone on from (start_n_top).", ge=1, le=512)
     ends: int = knob(5, "Best ends that are kept for each of them (end_n_top).", ge=1, le=512)
@@ -731,7 +731,7 @@ class FineTuning(Settings):
         return model.flops_per_sequence(length, memory=0) + above
 
     def language_model(self, system: "System") -> LanguageModel | None:
-        """The objective of pretraining that goes on beside the task, with the weight it has here; None without one.
+        """The objective of pretraining that continues next to the task, with the weight it has here. None without one.
 
         All tokens of a row predict, whatever part did in pretraining.
         """

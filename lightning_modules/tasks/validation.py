@@ -4,7 +4,7 @@ that is reported.
 The part is drawn once a task: all seeds and arms have the same one. Examples about one text, such as the questions
 about a passage, are all in it, all in what is left to train on, or left out. Some data sets list the phrases of their
 sentences as examples of their own (SST-2): only texts that no other contains are drawn, as the sentences of its dev set
-are, and their phrases are not trained on. On a draw of any examples a model would be asked for what it has seen.
+are, and their phrases are not trained on. On a draw of any examples a model would be tested on what it has seen.
 """
 
 from collections import defaultdict

@@ -50,7 +50,7 @@ def logger(execution: Execution, run: str, settings: Mapping[str, Any]) -> "Tole
     Args:
         execution: How it is executed.
         run: Its id.
-        settings: Its knobs, which the logger shows beside the curve.
+        settings: Its knobs, which the logger shows next to the curve.
     """
     if not execution.logger:
         return None

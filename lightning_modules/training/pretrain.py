@@ -109,7 +109,7 @@ class Pretrain(pl.LightningModule):
     def on_before_optimizer_step(self, optimizer: Any) -> None:
         """Logs ``train.loss``, that of each objective and ``lr``, every ``log_every_n_steps`` of the Trainer.
 
-        The rate is by the length of the step where it is to be; the scheduler sets it anew for the next one.
+        The rate is by the length of the step where it is to be. The scheduler sets it again for the next one.
         """
         if self.usual_length is not None:
             for group in optimizer.param_groups:
@@ -133,7 +133,7 @@ class Pretrain(pl.LightningModule):
         return {name: float(both[0] / both[1].clamp(min=1.0)) for name, both in sums.items()}
 
     def on_validation_start(self) -> None:
-        """Begins the held-out text anew, and evaluates the mean of the weights if there is one."""
+        """Begins the held-out text again, and evaluates the mean of the weights if there is one."""
         self._evaluated, self._sums = self.heldout_carries(), {}
         self._exchange()
 

@@ -1,6 +1,6 @@
-"""The processes that share the steps of a training: which of them this one is, and what they tell each other.
+"""The processes that share the steps of a training: which of them this one is, and what they say to each other.
 
-One alone is rank 0 of 1, and nothing here costs it anything. What is told goes over gloo, on the host, so that no rank
+One alone is rank 0 of 1, and nothing here costs it anything. What they say goes over gloo, on the host, so that no rank
 waits for its device.
 """
 
@@ -13,7 +13,7 @@ from pytorch_lightning.plugins.environments import LightningEnvironment  # pyrig
 from torch import Tensor
 
 _Value = TypeVar("_Value")
-_host: list[Any] = []  # the group for what is told on the host, where that of tensors is of devices
+_host: list[Any] = []  # the group for what is said on the host, where that of tensors is of devices
 
 
 def join(rank: int, size: int, meeting: Path, device: int) -> None:
@@ -92,7 +92,7 @@ def _group() -> Any:
 
 
 class Processes(LightningEnvironment):
-    """Tells Lightning that the processes are there, whatever scheduler or variables it would believe in.
+    """Says to Lightning that the processes are there, whatever scheduler or variables it would believe in.
 
     Within a job of Slurm it would otherwise count Slurm's tasks as ranks and ask on SIGUSR1 for the job to be queued
     again; that is the executor's affair.

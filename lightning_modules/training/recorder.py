@@ -77,7 +77,7 @@ class Diverged(Exception):
 
 
 class Interrupted(Exception):
-    """The training was asked to stop and has written a checkpoint to resume from."""
+    """The training received a request to stop and has written a checkpoint to resume from."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ class Recorder(pl.Callback):
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Adds a point to the curve: measurements, and the mean training losses since the last point.
 
-        The last update of a training is followed by no training loss: that it diverged, only what is measured tells.
+        The last update of a training is followed by no training loss. That it diverged, only what is measured shows.
         """
         if trainer.sanity_checking or not trainer.global_step:
             return

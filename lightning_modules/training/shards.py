@@ -26,7 +26,7 @@ def divide(module: nn.Module, mesh: DeviceMesh, *steps: str) -> None:
     Args:
         module: What is trained, the same on each rank.
         mesh: The ranks.
-        steps: Names of the methods, beside ``forward``, that compute with the weights.
+        steps: Names of the methods, besides ``forward``, that compute with the weights.
     """
     if isinstance(module, FSDPModule):
         return

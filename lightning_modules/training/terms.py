@@ -24,7 +24,7 @@ def share(terms: Terms, counts: Mapping[str, float], module: pl.LightningModule)
     times = module.trainer.accumulate_grad_batches * module.trainer.world_size if counts else 1
     parts = []
     for name, (total, count, weight) in terms.items():
-        whole = (counts or {name: count})[name] or 1.0  # nothing asked in a step adds nothing
+        whole = (counts or {name: count})[name] or 1.0  # nothing to predict in a step adds nothing
         parts.append(total * (weight * times / whole))
     return torch.stack(parts).sum()
 

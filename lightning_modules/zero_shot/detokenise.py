@@ -37,7 +37,7 @@ _TITLES = (
     "No",
 )
 _NO_TITLE = "".join(rf"(?<!{title}\.)" for title in _TITLES)
-_BEFORE = (  # no space stands before these signs
+_BEFORE = (  # no space is before these signs
     re.compile(r"[;!?%)\]]"),
     re.compile(r"[,:](?=\D|$)|(?<!\d)[,:]"),  # not inside of numbers and times
     re.compile(

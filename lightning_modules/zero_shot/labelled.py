@@ -1,4 +1,4 @@
-"""Labelled data sets of `tasks`, asked instead of trained on: GPT's heuristics (Radford et al. 2018, section 5).
+"""Labelled data sets of `tasks`, not trained on but evaluated: GPT's heuristics (Radford et al. 2018, section 5).
 
 Reviews are followed by the word "very" and then one of two words; of an exam question and of a cause or effect the most
 probable option is chosen; a pronoun is replaced by either name, and the rest of the text says which fits; a sentence is
@@ -29,7 +29,7 @@ from lightning_modules.zero_shot.options import Choice, Options, few
 from lightning_modules.zero_shot.settings import Measurement
 from lightning_modules.zero_shot.task import PIECES, Asking, Found, ZeroShot, share
 
-_RECIPE = 1  # raise when the same examples would be asked otherwise
+_RECIPE = 1  # raise when the same examples would be presented otherwise
 _THRESHOLDS = 4000  # training examples that a threshold is chosen on
 _MOST_AFTER = 40  # words after a pronoun that are scored
 
@@ -40,7 +40,7 @@ class OfTask(ZeroShot):
 
     Attributes:
         task: The data set, a name of `tasks.TASKS`.
-        splits: Its parts that are asked.
+        splits: Its parts that are evaluated.
     """
 
     name: str
@@ -71,7 +71,7 @@ class OfTask(ZeroShot):
         return sum(part.examples for part in parts), sum(part.words for part in parts)
 
     def without_network(self, questions: int) -> dict[str, float]:
-        """The accuracy of the data set's own methods on its dev examples, if exactly these are asked."""
+        """The accuracy of the data set's own methods on its dev examples, if exactly these are evaluated."""
         if self.splits != ("dev",) or questions != self.counted()[0]:
             return {}
         return {name: found["accuracy"] for name, found in baselines(self.task).items() if name in self.methods}
@@ -79,11 +79,11 @@ class OfTask(ZeroShot):
 
 @dataclass(frozen=True)
 class Verbalised(OfTask, Options):
-    """Texts whose class is asked as one of some words after them.
+    """Texts whose class is predicted as one of some words after them.
 
     Attributes:
         words: The word of each class, in the order of the labels.
-        hint: What stands between a text and the word.
+        hint: What is between a text and the word.
     """
 
     words: tuple[str, ...] = ()
@@ -117,7 +117,7 @@ class Verbalised(OfTask, Options):
 
 @dataclass(frozen=True)
 class Answered(OfTask, Options):
-    """Questions with options; of a question with a blank, the option stands in it."""
+    """Questions with options. Of a question with a blank, the option fills it."""
 
     methods: ClassVar[dict[str, str]] = {"majority": "majority class", "tfidf": "TF-IDF similarity"}
 
@@ -139,7 +139,7 @@ class Answered(OfTask, Options):
 
 
 def _choice(context: str, question: str, options: Sequence[str], label: int) -> Choice:
-    """One question; what stands after a blank follows each option."""
+    """One question. What is after a blank follows each option."""
     before, blank, after = question.partition(BLANK)
     rest = after if blank else ""
     return Choice((f"{context} {before}".strip(),), tuple(f"{option}{rest}" for option in options), label)
@@ -147,7 +147,7 @@ def _choice(context: str, question: str, options: Sequence[str], label: int) -> 
 
 @dataclass(frozen=True)
 class Substituted(OfTask, Options):
-    """Pronouns that stand for one of two names: each name takes its place, and the text after it is scored.
+    """Pronouns that refer to one of two names: each name takes its place, and the text after it is scored.
 
     Pronouns for neither are left out. The option is the text after the name, so that long names lose nothing.
     """

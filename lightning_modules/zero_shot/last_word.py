@@ -25,13 +25,13 @@ from lightning_modules.zero_shot.settings import Measurement
 from lightning_modules.zero_shot.sources import Source
 from lightning_modules.zero_shot.task import PIECES, Asking, Found, ZeroShot, share
 
-_RECIPE = 1  # raise when the same texts would be asked otherwise
+_RECIPE = 1  # raise when the same texts would be presented otherwise
 _ROWS = 32  # prompts of a forward pass
 
 
 @dataclass(frozen=True)
 class LastWord(ZeroShot):
-    """Passages whose last word is asked.
+    """Passages whose last word is predicted.
 
     Attributes:
         texts: Passages with their last words.

@@ -1,4 +1,4 @@
-"""One measurement from start to finish: a pretrained language model is asked a task, without training."""
+"""One measurement from start to finish: a pretrained language model is evaluated on a task, without training."""
 
 import time
 from collections import Counter
@@ -21,7 +21,7 @@ from lightning_modules.zero_shot.settings import Measurement
 from lightning_modules.zero_shot.table import zero_shot_named
 from lightning_modules.zero_shot.task import Asking, Found, flops
 
-WEIGHT, DOCUMENT = "weight", "document"  # keys of a record's examples beside its metrics
+WEIGHT, DOCUMENT = "weight", "document"  # keys of a record's examples next to its metrics
 _MOST_WHOLE = (1 << 16) - 1  # the largest number that is packed
 
 
@@ -48,12 +48,12 @@ def measured(
     on_progress: Callable[[Progress], None] = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Fitted:
-    """Asks the model of a finished pretraining; short enough to begin anew after an interruption.
+    """Evaluates the model of a finished pretraining. It is short enough to begin again after an interruption.
 
     Args:
         system: The pretrained system.
         task: The zero-shot task.
-        settings: How it is asked.
+        settings: How it is evaluated.
         weights: The weights of the pretraining.
         on_progress: Called as the model reads.
         stop: Called before every batch; True raises `Interrupted`.
@@ -99,7 +99,7 @@ def asked(
     Args:
         model: The model.
         task: The zero-shot task.
-        settings: How it is asked.
+        settings: How it is evaluated.
         data: The text that it learned from, if known.
         system: The run that it is of, if it is of one.
     """

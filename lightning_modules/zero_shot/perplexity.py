@@ -27,7 +27,7 @@ from lightning_modules.zero_shot.settings import Measurement
 from lightning_modules.zero_shot.sources import Source
 from lightning_modules.zero_shot.task import PIECES, SAME_TOKENS, Asking, Found, OfRun, ZeroShot, share
 
-_RECIPE = 1  # raise when the same texts would be asked otherwise
+_RECIPE = 1  # raise when the same texts would be presented otherwise
 _ORDER = 5  # words that are counted together
 _OVERLAP = 2.0  # windows read each token twice at the default stride
 

@@ -1,4 +1,4 @@
-"""How a pretrained model is asked a task without training."""
+"""How a pretrained model is evaluated on a task without training."""
 
 from typing import Literal, Self
 
@@ -8,7 +8,7 @@ RuleName = Literal["sum", "mean", "gain"]
 
 
 class Measurement(Settings):
-    """How a language model is asked a task without training; ``measuring.*`` in grids.
+    """How a language model is evaluated on a task without training. These are ``measuring.*`` in grids.
 
     A setting acts on some tasks only (`ZeroShot.reads`); on the others it is neutral.
     """

@@ -1,9 +1,10 @@
-"""How much faster a held-out stream is read with a memory than with a context that is read anew for each token.
+"""How much faster a held-out stream is read with a memory than with a context that is read again for each token.
 
 Both ways predict with as long an attention. With a memory of L positions the stream is read in segments of L, each
-position once; anew, each token is predicted from a window of L positions of its own. That is the comparison of Dai et
-al. (2019, Table 9) with a plain decoder, here on one model. One process times both in turns, the median counts, and on
-a CPU seconds are of the processor: so the ratio depends little on what else a machine does, and on the machine much.
+position once. Read again, each token is predicted from a window of L positions of its own. That is the comparison of
+Dai et al. (2019, Table 9) with a plain decoder, here on one model. One process times both in turns, the median counts,
+and on a CPU seconds are of the processor: so the ratio depends little on what else a machine does, and on the machine
+much.
 """
 
 import time
@@ -26,7 +27,7 @@ from lightning_modules.zero_shot.task import Asking, Found, OfRun
 
 TURNS = 8
 _RECIPE = 1  # raise when the same stream would be read otherwise
-_WINDOWS = 4  # that are read anew in a turn
+_WINDOWS = 4  # that are read again in a turn
 
 
 @dataclass(frozen=True)

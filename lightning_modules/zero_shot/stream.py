@@ -4,7 +4,7 @@ How a stream is read is no part of a training: lengths are settings of a measure
 them. Settings that are not given are those of the run's own evaluation. The tokens are the same however they are read;
 with a lead, those at the beginning of rows predict nothing, and all others have so many before them.
 
-What is read again before a single token may stand in random order from one distance to another (Khandelwal et al. 2018,
+What is read again before a single token may be in random order from one distance to another (Khandelwal et al. 2018,
 section 5). The order is drawn once for each token, the same for all models; ends of documents move with the rest.
 """
 
@@ -140,7 +140,7 @@ def _nothing_foreign(read: System) -> Iterator[Problem]:
 
 
 def _nothing_shuffled(read: System, settings: Measurement) -> Iterator[Problem]:
-    """Why nothing of what is read can be shuffled as asked."""
+    """Why nothing of what is read can be shuffled as requested."""
     first, last, seen = settings.shuffle_from, settings.shuffle_to, read.evaluation.context + 1
     if first is None:
         if last is not None:

@@ -23,11 +23,11 @@ PIECES = 1.6  # per word, the estimate of plans; 1.5 to 1.8 with a vocabulary of
 
 @dataclass(frozen=True, eq=False)
 class Asking:
-    """A model, and how it is asked.
+    """A model, and how it is evaluated.
 
     Attributes:
         model: The language model.
-        settings: How it is asked.
+        settings: How it is evaluated.
         data: The text that it learned from, which simple methods count; None for a checkpoint of others.
         system: The run that it is of, if it is of one.
     """
@@ -100,7 +100,7 @@ class Found:
 
 
 class ZeroShot(ABC):
-    """A task that a language model is asked without training. Tasks are frozen dataclasses.
+    """A task that a language model is evaluated on without training. Tasks are frozen dataclasses.
 
     Attributes:
         name: Its name in grids; metrics are called ``<name>.<metric>``.
@@ -110,7 +110,7 @@ class ZeroShot(ABC):
         methods: Name of each method without a network -> what tables call it; its score of the main metric is called
             ``<name>.<metric>.<method>``.
         reads: The settings of a measurement that act on it.
-        recipes: Kind of tokenizer -> version of how a model of its pieces is asked, where it is not the first.
+        recipes: Kind of tokenizer -> version of how a model of its pieces is evaluated, where it is not the first.
         better: The better direction of the main metric.
         of_run: Whether its examples are made from the text of a run's corpora.
         of_weights: Whether its scores follow from the weights and the text alone, as those of time do not.
@@ -138,10 +138,10 @@ class ZeroShot(ABC):
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """What its examples are, and how they are asked; pinned data are not opened."""
+        """What its examples are, and how they are presented. Pinned data are not opened."""
 
     def fingerprint_under(self, kind: str) -> str:
-        """`fingerprint`, and the version of how pieces of a kind of tokenizer are asked, from the second on."""
+        """`fingerprint`, and the version of how pieces of a kind of tokenizer are presented, from the second on."""
         own = self.recipes.get(kind)
         return identity([self.fingerprint(), own]) if own else self.fingerprint()
 
@@ -179,7 +179,7 @@ class ZeroShot(ABC):
         return 0
 
     def problems(self, system: System, settings: Measurement) -> Iterator[Problem]:
-        """Why a run cannot be asked, which is known before it is trained."""
+        """Why a run cannot be evaluated, which is known before it is trained."""
         return iter(())
 
     def settled(self, settings: Measurement) -> Measurement:
@@ -205,7 +205,7 @@ def flops(system: System, length: int, memory: int = 0) -> float:
 
 
 def share(settings: Measurement, examples: int) -> float:
-    """The share of so many examples that is asked."""
+    """The share of so many examples that is evaluated."""
     return min(settings.examples or examples, examples) / examples
 
 
@@ -213,7 +213,7 @@ class OfRun(ZeroShot):
     """What tasks share that are made from the text of a run: they have no data of their own, and nothing is pinned."""
 
     of_run: ClassVar[bool] = True
-    recipe: ClassVar[tuple[Any, ...]]  # how the text is made into what is asked; another one gives other scores
+    recipe: ClassVar[tuple[Any, ...]]  # how the text is made into what is predicted. Another one gives other scores
 
     def fingerprint(self) -> str:
         return identity([*self.recipe])

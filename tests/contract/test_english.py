@@ -89,6 +89,29 @@ LONG = ("A string in two " "parts goes on.")
     }
 
 
+def test_words_in_docstrings_and_comments_are_found_and_nothing_else():
+    source = """
+def refuse(told, beside):
+    '''Two; three of `told` or ``it stands``.
+
+    It stands here.
+
+    Args:
+        told: What is asked.
+        beside: What goes on; it has a name.
+    '''
+    return beside  # made anew; twice
+
+LONG = "A string that stands beside these. # No comment is told here."
+"""
+    findings = [finding for prose in english.remarks(source, "x.py") for finding in prose.findings()]
+    assert [(finding.place, finding.what.partition(",")[0]) for finding in findings] == [
+        ("x.py:5", "'stands'"),
+        ("x.py:8", "'asked'"),
+        ("x.py:11", "'anew'"),
+    ]
+
+
 def test_exemptions_only_shrink(monkeypatch):
     finding = english.Finding("x.md:1", "told", "It told.")
     monkeypatch.setattr(english, "EXEMPT", {"x.md": 2, "y.md": 1})

@@ -1,4 +1,4 @@
-"""The inventory of data: every corpus, task and text that models are asked, with its place, sizes and fingerprint."""
+"""The inventory of data: every corpus, task and text of evaluations, with its place, sizes and fingerprint."""
 
 import inspect
 import os
@@ -24,7 +24,7 @@ _SHOWN = 8  # digits of a fingerprint
 
 @dataclass(frozen=True)
 class Item:
-    """A corpus, a task, or a text that models are asked; what is pinned is known without reading it.
+    """A corpus, a task, or a text that models are evaluated on. What is pinned is known without reading it.
 
     Attributes:
         name: What grids call it.

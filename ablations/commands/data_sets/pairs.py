@@ -1,4 +1,4 @@
-"""What tells the label of segment pairs: the scores of simple methods on every construction."""
+"""What reveals the label of segment pairs: the scores of simple methods on every construction."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace

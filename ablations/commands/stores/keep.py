@@ -1,4 +1,4 @@
-"""``ablations keep``: the weights of finished pretrainings beside their records, for clones to start from."""
+"""``ablations keep``: the weights of finished pretrainings next to their records, for clones to start from."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Two different final records of one run: the foreign one is kept beside the store's own and explained.
+"""Two different final records of one run: the foreign one is kept next to the store's own and explained.
 
 It lies at ``records/<2 hex>/<16 hex>.<8 hex of its checksum>.conflict``, which no table reads.
 """

@@ -1,7 +1,7 @@
 """Weights kept with the records: what a clone starts from without training it again.
 
 ``weights/<run id>/`` of the results folder holds the weights of a finished pretraining and its tokenizer, which without
-the corpora cannot be trained; each file has its digest beside it, as files of the cache have.
+the corpora cannot be trained. Each file has its digest next to it, as files of the cache have.
 """
 
 from collections.abc import Callable, Iterator
@@ -47,7 +47,7 @@ def lend_tokenizer(results: Path, run: Run) -> None:
 
 
 def keep(results: Path, run_id: str, weights: Path, tokenizer: Path) -> Path:
-    """Copies weights and tokenizer of a run beside the records.
+    """Copies weights and tokenizer of a run next to the records.
 
     Returns:
         The folder that holds them now.

@@ -48,7 +48,7 @@ _sound: set[int] = set()  # devices whose locks work
 
 
 class Lock(Protocol):
-    """What is asked of a lock, as of filelock's."""
+    """What a lock can do, as of filelock's."""
 
     def __init__(self, path: str, /) -> None: ...
 
@@ -86,7 +86,7 @@ def named(results: Path, name: str) -> FileLock:
 def check(folder: Path) -> None:
     """Refuses a folder of locks whose file system cannot lock.
 
-    Asked once for each file system and process; it starts two processes, one after the other.
+    It is checked once for each file system and process. It starts two processes, one after the other.
 
     Args:
         folder: An existing folder that can be written.

@@ -1,4 +1,4 @@
-"""Notes on runs: ``notes.json`` of a results folder, beside the records and never in them."""
+"""Notes on runs: ``notes.json`` of a results folder, next to the records and never in them."""
 
 import json
 from collections.abc import Iterable

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lightning_modules.files import is_full, is_inside, write_atomically
 
-_TRIES = 100  # others may take away what was prepared; each try makes it anew
+_TRIES = 100  # others may take away what was prepared, each try makes it again
 _PATIENCE = 5.0  # seconds for another writer in the same folder, who may be stopped
 _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK)
 
@@ -49,12 +49,12 @@ def write(path: Path, content: bytes) -> None:
 
 
 def publish(path: Path, content: bytes, stands: Callable[[Path], bool]) -> bool:
-    """Creates a file, whole and on the disk, unless one is there that stands: of several writers exactly one wins.
+    """Creates a file, whole and on the disk, unless a valid one is there: of several writers exactly one wins.
 
-    The caller's lock is not needed for that: the content is written under a name of this call's own and then linked to
-    its place, which fails where there is a file. What is there and does not stand is moved aside first, looked at once
-    more, and put back if it has become one that does; while it is away a third writer may find the place free, so
-    writers of a folder take turns (`turn`). On a file system without hard links the two locks alone protect.
+    The caller's lock is not needed for that. The content is written under a name of this call's own and then linked to
+    its place, which fails where there is a file. What is there and is not valid is moved aside first and looked at once
+    more. It is put back if it has become valid. While it is away a third writer may find the place free, so writers of
+    a folder take turns (`turn`). On a file system without hard links the two locks alone protect.
 
     Args:
         path: The file.
@@ -62,7 +62,7 @@ def publish(path: Path, content: bytes, stands: Callable[[Path], bool]) -> bool:
         stands: Whether a file, if it is there, is to be kept.
 
     Returns:
-        Whether this call created it; False if the one that was there stands.
+        Whether this call created it. False if the one that was there is kept.
 
     Raises:
         StoreError: With the file and the bytes it needs; a file that stood there is unchanged.
@@ -163,7 +163,7 @@ def _set_aside(path: Path, stands: Callable[[Path], bool]) -> None:
 
 
 def _settle(aside: Path, path: Path, stands: Callable[[Path], bool]) -> None:
-    """Ends the stay of a file that was moved aside: it goes back if it stands, which its mover did not see."""
+    """Ends the stay of a file that was moved aside. It goes back if it is valid, which its mover did not see."""
     if stands(aside):
         _linked(aside, path)
     aside.unlink(missing_ok=True)

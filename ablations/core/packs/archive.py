@@ -18,7 +18,7 @@ from lightning_modules.config import ConfigError, Problem
 from lightning_modules.files import open_plain, read
 
 Source = Path | bytes  # of a file in a pack
-SCRIPT = "unpack.py"  # beside each pack
+SCRIPT = "unpack.py"  # next to each pack
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6}]
 _WINDOWS, _WINDOW = 16, 1 << 16  # of a kind of content, compressed to estimate the size of all of it
 
@@ -50,7 +50,7 @@ def table(files: Mapping[str, Source]) -> list[Row]:
 
 
 def write(output: Path, told: Mapping[str, Any], files: Mapping[str, Source], split: int | None = None) -> list[Path]:
-    """Writes a pack, and beside it the script that unpacks it; what is there already stays.
+    """Writes a pack, and next to it the script that unpacks it. What is there already stays.
 
     Args:
         output: The file.

@@ -38,7 +38,7 @@ class Unfit(Exception):
 
 
 class _Stream:
-    """The archive within the parts of a pack; no more of it is decompressed than is asked for."""
+    """The archive within the parts of a pack. No more of it is decompressed than is needed."""
 
     def __init__(self, parts: list[Path]) -> None:
         self.names, self.raw = ", ".join(part.name for part in parts), _bytes(parts)
@@ -74,7 +74,7 @@ def _bytes(parts):
 
 
 def ordered(files: list[Path]) -> list[Path]:
-    """The parts of a pack in order. One name that is no file stands for its parts, ``NAME.01`` and so on."""
+    """The parts of a pack in order. One name that is no file represents its parts, ``NAME.01`` and so on."""
     if len(files) == 1 and not files[0].exists():
         found = files[0].parent.glob("*") if files[0].parent.is_dir() else ()
         files = [path for path in found if re.fullmatch(re.escape(files[0].name) + r"\.\d{2,4}", path.name)] or files
@@ -236,7 +236,7 @@ def _place(name: str, kind: str, into: Path) -> str:
 
 @contextlib.contextmanager
 def _hidden(into: Path):
-    """A folder beside another one, removed at the end; what killed processes left there is removed first."""
+    """A folder next to another one, removed at the end. What killed processes left there is removed first."""
     for left in into.parent.glob(f".{into.name}.*.unpacking"):
         with contextlib.suppress(OSError), _held(left):
             shutil.rmtree(left)

@@ -1,1 +1,1 @@
-"""One store in several places: what a store elsewhere is asked, and how two stores are united."""
+"""One store in several places: the requests to a store elsewhere, and how two stores are united."""

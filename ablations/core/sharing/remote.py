@@ -3,10 +3,10 @@
 What a driver promises differs, and not all of it is documented. Found in the drivers' code and held by tests:
 
 * s3fs creates a file only where there is none (``If-None-Match``); servers that do not know that overwrite. So do
-  drivers that ignore ``mode="create"``. A trial at the first writing tells, and such a place is only read.
+  drivers that ignore ``mode="create"``. A trial at the first writing finds out, and such a place is only read.
 * sshfs ignores ``mode="create"``, and its ``mv`` overwrites. There a file is written under another name, read back,
   and linked to its place by the other machine, which fails where there is one.
-* sshfs checks no host key unless it is told to; fsspec's own driver for ssh never does.
+* sshfs checks no host key unless an option says so. fsspec's own driver for ssh never does.
 * ``find`` takes an error for an empty folder, ``ls`` does not; s3fs makes missing buckets in ``makedirs``.
 * No limit on time covers connecting, retries and answers together. Every question has one here.
 """
@@ -32,7 +32,7 @@ _PACKAGES |= {"abfs": "adlfs", "az": "adlfs"}
 _OVER_SSH = ("ssh", "sftp")
 _OBJECTS = frozenset(_PACKAGES) - {*_OVER_SSH}  # stores of objects: no folders, and a file appears whole
 _CHECKED = ("s3", "s3a")  # the server compares what arrives with the sender's checksum before it publishes
-_AT_ONCE = 32  # files asked for together, within one limit on time
+_AT_ONCE = 32  # files requested together, within one limit on time
 _TRIES = 3
 _MAY = "Ask its owner for permission, or give other credentials."
 
@@ -108,7 +108,7 @@ class Remote(Site):
         raise StoreError(errno.EBUSY, f"{name} is changed by others all the time. Try again later.", self.address)
 
     def _try(self) -> None:
-        """Tells whether the place creates files only where there is none.
+        """Finds out whether the place creates files only where there is none.
 
         Raises:
             StoreError: If it overwrites what is there.

@@ -1,4 +1,4 @@
-"""A place that holds a store: what is asked of it, and the folder of this machine as the simplest one."""
+"""A place that holds a store: what it has to do, and the folder of this machine as the simplest one."""
 
 import errno
 import re
@@ -10,7 +10,7 @@ from ablations.core.disk import reading
 from ablations.core.disk.publishing import StoreError, publish
 from ablations.core.disk.reading import Flawed
 
-# What two stores share. Pages are made from it anew, and what lies elsewhere belongs to one machine.
+# What two stores share. Pages are made from it again, and what lies elsewhere belongs to one machine.
 _SHARED = re.compile(
     r"records/([0-9a-f]{2})/\1[0-9a-f]{14}\.(json|heldout)|environments/[0-9a-f]{12}\.json|bars/[0-9a-f]{16}\.[\w.]+\.json"
 )
@@ -22,7 +22,7 @@ Stands = Callable[[bytes], bool]
 
 
 def always(content: bytes) -> bool:
-    """That whatever is there stands."""
+    """That whatever is there is kept."""
     return True
 
 
@@ -53,7 +53,7 @@ class Site(ABC):
 
     @abstractmethod
     def put(self, name: str, content: bytes, stands: Stands = always) -> bool:
-        """Creates a file, unless one is there that stands.
+        """Creates a file, unless one is there that is kept.
 
         Returns:
             Whether the file has this content now.

@@ -54,7 +54,7 @@ class Report:
 
     @property
     def whole(self) -> bool:
-        """Whether the stores agree now, as far as was asked."""
+        """Whether the stores agree now, as far as was requested."""
         return not (self.overtaken or self.conflicts or self.damages)
 
 

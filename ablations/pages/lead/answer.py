@@ -23,7 +23,7 @@ Means = Sequence[tuple[Cell, Interval]]
 _WORDS = {REPLICATES: "Yes", HOLDS: "Yes", CONTRADICTS: "No", FAILS: "No"}
 _MOST = 3  # decided claims in the answer; all are under Verdicts
 _NEARLY = 0.99  # of all tokens: less padding is not named
-_MOST_MEANS = 8  # cells whose means are told; of more the best and the worst
+_MOST_MEANS = 8  # cells whose means are given, of more the best and the worst
 
 
 def lead(measured: Measurements, verdicts: Sequence[Verdict], told: Sequence[str] = ()) -> str:
@@ -44,7 +44,7 @@ def lead(measured: Measurements, verdicts: Sequence[Verdict], told: Sequence[str
 
 
 def means(measured: Measurements) -> list[str]:
-    """The means of each metric of the figure beside the strongest simple method, a line of Markdown each."""
+    """The means of each metric of the figure next to the strongest simple method, a line of Markdown each."""
     return [line for metric in _shown(measured) for line in _comparison(measured, metric)]
 
 
@@ -125,7 +125,7 @@ def _shown(measured: Measurements) -> list[Metric]:
 
 
 def _is_control(verdict: Verdict) -> bool:
-    """Whether a claim is that an effect vanishes: what vanishes is told after what is there."""
+    """Whether a claim is that an effect vanishes: what vanishes is reported after what is there."""
     return verdict.claim.relation == "~"
 
 
@@ -136,7 +136,7 @@ def _claims(count: int) -> str:
 def _comparison(measured: Measurements, metric: Metric) -> list[str]:
     """The means along the axis of the figure, or of many cells the best and the worst; and what simple methods reach.
 
-    A cell with one seed has no interval, and is not told of.
+    A cell with one seed has no interval, and is not reported.
     """
     intervals = [(cell, mean_interval(list(measured.values(cell, metric.name).values()))) for cell in measured.cells]
     means = [(cell, interval) for cell, interval in intervals if interval.half is not None]

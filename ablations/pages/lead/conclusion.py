@@ -22,7 +22,7 @@ _UNKNOWN = "not known"  # in the place of a number of a caveat without its runs
 
 
 def stated(plan: Planned) -> tuple[Conclusion, ...]:
-    """What a grid's entry for the scale states; of the grid as it stands alone, not overridden."""
+    """What a grid's entry for the scale states. It is of the grid as it is, not overridden."""
     return plan.grid.scales[plan.scale].conclusion if not plan.overrides and plan.scale in plan.grid.scales else ()
 
 
@@ -64,7 +64,7 @@ def _filled(one: Conclusion, measured: Measurements, verdicts: Mapping[str, Verd
 
 
 def _number(place: str, measured: Measurements, verdicts: Mapping[str, Verdict]) -> str:
-    """What stands in a place; empty where the records do not have it."""
+    """What is in a place. It is empty where the records do not have it."""
     asked = parted(place)
     if not asked.cell:
         return effect_text(verdicts[place]) if place in verdicts else ""

@@ -56,7 +56,7 @@ def build(grid: Grid, scale: str, workshop: Workshop, values: Values) -> None:
     """Makes the settings of a combination.
 
     Raises:
-        ConfigError: Naming each bad knob, and tasks that its system cannot be asked.
+        ConfigError: Naming each bad knob, and tasks that its system cannot be evaluated on.
     """
     tasks = measured_at(grid, scale)
     system = workshop.system(values)

@@ -21,7 +21,7 @@ def mentioned(grid: Grid) -> Iterator[tuple[Path_, str]]:
 
 
 def rows_of(grid: Grid, rows: Iterable[Values]) -> list[Values]:
-    """The combinations that means stand for, where a scale has both of their cells.
+    """The combinations that means represent, where a scale has both of their cells.
 
     Args:
         grid: The grid.

@@ -1,4 +1,4 @@
-"""What is wrong with the variants of a grid, and with the values that stand in for theirs at a scale."""
+"""What is wrong with the variants of a grid, and with the values that replace theirs at a scale."""
 
 import itertools
 from typing import Any
@@ -18,7 +18,7 @@ def axes(grid: Grid, document: Document) -> None:
 
 
 def stand_ins(grid: Grid, document: Document) -> None:
-    """Adds the problems with values that stand in for those of variants at a scale."""
+    """Adds the problems with values that replace those of variants at a scale."""
     values: dict[str, list[Any]] = {}
     for knobs in itertools.chain(*(named.values() for named in grid.variants.values())):
         for path, value in knobs.items():

@@ -41,7 +41,7 @@ _TRY = "import ray, sys\nray.init(address=sys.argv[1], log_to_driver=False, logg
 
 
 class RayOptions(Settings):
-    """The cluster, and what is asked of it for each run."""
+    """The cluster, and what each run requests of it."""
 
     address: Name | None = knob(None, "host:port of a cluster, or auto. By default one is started on this machine.")
     cpus: int = knob(1, "Cores of a run, or of each device that shares it. Threads of torch.", ge=1)
@@ -102,7 +102,7 @@ class Ray(Executor):
             copied(code)
             ray.init(
                 address=self.options.address or "local",
-                # as the working folder: beside modules alone Ray's workers would first look into this process's folder
+                # as the working folder: next to modules alone Ray's workers would first look into this process's folder
                 runtime_env={"working_dir": code, "env_vars": {provenance.TOLD: json.dumps(provenance.code())}},
                 log_to_driver=False,
                 logging_level=logging.ERROR,
@@ -188,8 +188,8 @@ class Ray(Executor):
 
 
 def made_in_turn(keeper: Keeper, turns: Turns) -> tuple[int, str]:
-    """The task: see `Keeper`. It says beside its diary on which node it is."""
-    with contextlib.suppress(OSError):  # of a node without the cache the keeper tells
+    """The task: see `Keeper`. It says next to its diary on which node it is."""
+    with contextlib.suppress(OSError):  # of a node without the cache the keeper reports
         own = _imported().get_runtime_context().get_node_id().encode()
         write_atomically(Path(turns.diary + _NODE), lambda file: file.write(own))
     return keeper(turns)

@@ -40,7 +40,7 @@ _TAIL = 2000  # characters of a job's output that go to the run's log
 
 
 class SlurmOptions(Settings):
-    """What is asked of Slurm for each run."""
+    """What each run requests of Slurm."""
 
     cluster: Literal["slurm", "local"] = knob("slurm", "local: submitit's stand-in, processes of this machine.")
     partition: Name | None = knob(None, "The partition.")
@@ -112,7 +112,7 @@ class Slurm(Executor):
     def _of_processes(self, minutes: int) -> dict[str, Any]:
         chosen = self.options
         asked = {"timeout_min": minutes, "signal_delay_s": chosen.grace, "gpus_per_node": chosen.gpus * self.devices}
-        return {**asked, "setup": list(chosen.setup), "tasks_per_node": self.nodes}  # processes stand for nodes too
+        return {**asked, "setup": list(chosen.setup), "tasks_per_node": self.nodes}  # processes represent nodes too
 
     def _of_sbatch(self, minutes: int) -> dict[str, Any]:
         chosen = self.options
@@ -255,14 +255,14 @@ def _said(submitted: Any) -> str:
 
 
 def limit(options: SlurmOptions, seconds: float) -> int:
-    """Minutes until a job is stopped: as asked, or twice the estimate of the longest run.
+    """Minutes until a job is stopped: as requested, or twice the estimate of the longest run.
 
     Args:
         options: The options.
         seconds: How long the longest run takes by the plan's estimate.
 
     Raises:
-        ConfigError: If a run cannot end in the time asked, with all its continuations.
+        ConfigError: If a run cannot end in the requested time, with all its continuations.
     """
     estimate = seconds / 60
     if options.time is None:

@@ -66,7 +66,7 @@ def main(config_path: str, folder: str, node: int) -> None:
 
 
 class _First:
-    """The first node, as far as its folder tells."""
+    """The first node, as far as its folder shows."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._touched, self._since = folder, 0.0, time.monotonic()
@@ -110,7 +110,7 @@ def _serve(config: Path, first: _First, node: int) -> int:
 
 def _take_part(folder: Path, node: int, log: Path, first: _First) -> None:
     """Starts this node's ranks, and stays until they have ended, the meeting, or the first node."""
-    from ablations.running.ranks.beside import Group
+    from ablations.running.ranks.group import Group
     from ablations.running.ranks.meeting import Meeting
 
     meeting = Meeting(folder)

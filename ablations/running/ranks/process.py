@@ -14,12 +14,12 @@ from ablations.running.signals import follow_parent
 
 
 def main(told: dict[str, Any]) -> None:
-    """Entry point: takes part in the training as the rank that it is told, and ends with it or with its parent.
+    """Entry point: takes part in the training as the rank that it is given, and ends with it or with its parent.
 
-    What a terminal or a scheduler sends is left to the worker, which tells all ranks when to stop.
+    What a terminal or a scheduler sends is left to the worker, which says to all ranks when to stop.
 
     Args:
-        told: From `ablations.running.ranks.beside.Group`: the folder of the meeting, the number of the rank, a log.
+        told: From `ablations.running.ranks.group.Group`: the folder of the meeting, the number of the rank, a log.
     """
     leave_signals()
     follow_parent()

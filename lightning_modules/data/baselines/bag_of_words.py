@@ -3,8 +3,9 @@
 If word counts solve a sentence objective, it teaches topics rather than coherence, which is the argument of Lan et al.
 (2020, section 3.1) for sentence order and against next-sentence prediction. The features are the TF-IDF weights of A
 and B, their minimum (shared words) and their cosine similarity. Minimum and similarity alone are the shared topic,
-which is the same in either order. Text repeats itself over short distances, so the words that the end of A shares with
-the beginning of B, against those that the end of B shares with the beginning of A, tell the order of swapped segments.
+which is the same in either order. Text repeats itself over short distances, so two sets of shared words show the order
+of swapped segments. One is the words that the end of A shares with the beginning of B. The other is those that the end
+of B shares with the beginning of A.
 """
 
 from dataclasses import dataclass

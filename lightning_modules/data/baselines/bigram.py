@@ -1,4 +1,4 @@
-"""The bigram baseline: a masked token predicted from the two tokens beside it.
+"""The bigram baseline: a masked token predicted from the two tokens next to it.
 
 A masked LM that is no better has learned nothing from the wider context: it is on the plateau. The baseline
 interpolates three count models, ``p(w) = l1 P(w | left) + l2 P(w | right) + l3 P(w)``, with weights fitted by

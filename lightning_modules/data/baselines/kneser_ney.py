@@ -27,12 +27,12 @@ _ROUNDS = 50  # of expectation maximisation
 
 @dataclass(frozen=True, eq=False)
 class Lines:
-    """Words that are asked for, each with what is read before it.
+    """Words that are predicted, each with what is read before it.
 
     Attributes:
         words: The words ``[n]``.
         before: The last of those before it and the one before that, -1 where there is none ``[n 2]``.
-        again: How often the word stands among all those before it ``[n]``.
+        again: How often the word is among all those before it ``[n]``.
         length: How many these are ``[n]``.
     """
 
@@ -66,7 +66,7 @@ class Lines:
 
 
 def _rows(example: Example, target: str) -> tuple[np.ndarray, np.ndarray]:
-    """The words of each row as they are read, -1 where there is none, and which are asked for ``[b t+1]``."""
+    """The words of each row as they are read, -1 where there is none, and which are predicted ``[b t+1]``."""
     inputs, step = example.inputs, STEP[target]
     is_known = inputs.real & ~inputs.special
     if inputs.ends is not None:
@@ -92,12 +92,12 @@ def _joined(rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, 
 
 
 def _asked(words: np.ndarray, asked: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The fields of `Lines` for the words that are asked for."""
+    """The fields of `Lines` for the words that are predicted."""
     is_known = words >= 0
     length = np.cumsum(is_known, axis=1) - is_known
     row = np.arange(len(words))[:, None]
     flat = np.where(is_known, row * (words.max(initial=0) + 1) + words, -1).ravel()
-    order = np.argsort(flat, kind="stable")  # equal words of a row stand together, in order
+    order = np.argsort(flat, kind="stable")  # equal words of a row are together, in order
     ordered = flat[order]
     begins = np.append(True, ordered[1:] != ordered[:-1])
     number = np.arange(len(flat))
@@ -211,7 +211,7 @@ class NGrams:
             numbers.append(number)
             valid.append(known)
             self._ranks.append(Places(np.unique(number[known])))
-        counted = [numbers[-1][valid[-1]]]  # the longest as often as they stand there
+        counted = [numbers[-1][valid[-1]]]  # the longest as often as they are there
         for length in range(order - 1, 0, -1):  # shorter ones after how many different words
             _, first = np.unique(numbers[length][valid[length]], return_index=True)
             counted.insert(0, numbers[length - 1][valid[length]][first])

@@ -58,7 +58,7 @@ class Counted:
 
     @property
     def single(self) -> np.ndarray:
-        """How often each piece stands in it ``[v]``."""
+        """How often each piece is in it ``[v]``."""
         return np.bincount(self.ids, minlength=self.size)
 
     def beside(self, offsets: Sequence[int]) -> "list[tuple[np.ndarray, np.ndarray]]":
@@ -93,7 +93,7 @@ def numbered(context: np.ndarray, size: int) -> np.ndarray:
 
 
 class Places:
-    """Where numbers stand among ascending ones.
+    """Where numbers are among ascending ones.
 
     Args:
         known: The ascending numbers, from 0 on.

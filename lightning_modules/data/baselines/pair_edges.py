@@ -1,4 +1,4 @@
-"""What a pair of segments shows beside its words: lengths, edges, corpora, beginnings of documents.
+"""What a pair of segments shows besides its words: lengths, edges, corpora, beginnings of documents.
 
 None of it is about whether two texts belong together. A construction of pairs in which it predicts the label asks
 another question than it seems to.

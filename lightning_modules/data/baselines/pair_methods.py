@@ -1,8 +1,8 @@
 """Simple methods that answer a question about segment pairs, without a network and without grammar.
 
-Each is a logistic regression on features of its own; cross-validation on the training pairs chooses its
-regularisation. What they reach is what a pair's label can be told by; only what a model reaches beyond the best of them
-may be called coherence or order.
+Each is a logistic regression on features of its own. Cross-validation on the training pairs chooses its regularisation.
+What they reach is what can be known of a pair's label from them. Only what a model reaches beyond the best of them may
+be called coherence or order.
 """
 
 import hashlib

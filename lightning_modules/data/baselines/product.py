@@ -1,4 +1,4 @@
-"""A hidden word from the product of counts: what stands beside it is multiplied, not mixed.
+"""A hidden word from the product of counts: what is next to it is multiplied, not mixed.
 
     P(w) proportional to  P(w | context)^e  for each context, times  P(w)^e
 
@@ -103,7 +103,7 @@ class Product:
     Args:
         text: What is counted.
         contexts: Offsets of the pieces of each context.
-        asked: All questions that will be asked.
+        asked: All questions that are to be answered.
     """
 
     def __init__(self, text: Counted, contexts: Sequence[tuple[int, ...]], asked: Sequence[Questions]) -> None:
@@ -199,7 +199,7 @@ def _together(fit: Fit) -> np.ndarray:
 
 
 def _counted(text: Counted, offsets: tuple[int, ...], known: Places) -> sparse.csr_matrix:
-    """How often each piece stands in the contexts with these numbers ``[k+1 v]``; the last row is empty."""
+    """How often each piece is in the contexts with these numbers ``[k+1 v]``. The last row is empty."""
     shape = (len(known.known) + 1, text.size)
     total = sparse.csr_matrix(shape, dtype=np.int32)
     for contexts, words in text.beside(offsets):
@@ -210,7 +210,7 @@ def _counted(text: Counted, offsets: tuple[int, ...], known: Places) -> sparse.c
 
 
 def _raised(counts: sparse.csr_matrix, discount: float, alone: np.ndarray) -> sparse.csr_matrix:
-    """log(P(w | context) / P(w)) of pieces that stand in a context, against those that do not.
+    """log(P(w | context) / P(w)) of pieces that are in a context, against those that do not.
 
     P(w | context) is (c - D + D kinds P(w)) / total, and D kinds P(w) / total for a piece that was never counted there.
     """
@@ -223,7 +223,7 @@ def _raised(counts: sparse.csr_matrix, discount: float, alone: np.ndarray) -> sp
 def _loss(
     shown: np.ndarray, words: np.ndarray, exponents: np.ndarray, curved: bool = False
 ) -> tuple[float, np.ndarray, np.ndarray]:
-    """The summed loss of a part, and, if it is asked for, its first and second derivatives by the exponents."""
+    """The summed loss of a part, and, if it is requested, its first and second derivatives by the exponents."""
     scores = np.tensordot(exponents.astype(np.float32), shown, 1)
     top = scores.max(1, keepdims=True)
     number, right = np.arange(len(words)), scores[np.arange(len(words)), words]

@@ -24,7 +24,7 @@ _WORD = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
 
 @dataclass(frozen=True)
 class HeldOutText:
-    """The held-out pairs of parallel text as they stand in the corpus, and what methods without a network make of them.
+    """The held-out pairs of parallel text as they are in the corpus, and what methods without a network make of them.
 
     Attributes:
         sources: One line a pair.
@@ -43,7 +43,7 @@ class HeldOutText:
 
 
 def heldout_text(data: Data, store: TokenStore) -> HeldOutText:
-    """The held-out text of some parallel corpora, kept beside its token store.
+    """The held-out text of some parallel corpora, kept next to its token store.
 
     Args:
         data: The corpora.

@@ -3,8 +3,8 @@
 ``cipher:a-b:order,agreement=3,length=8`` are sentences of the made language of these switches (`corpora.made`), each
 with itself in the other language: word by word, in the same order. ``cipher:a:...`` and ``cipher:b:...`` are the same
 sentences in one of them. ``share=0.25`` leaves a quarter of the words the same in both, as names and loanwords are. All
-other words of ``b`` are letters turned around, and which stands for which is drawn once, so that neither letters nor
-lengths tell a translation.
+other words of ``b`` are letters turned around. Which word replaces which is drawn once, so that neither letters nor
+lengths reveal a translation.
 
 Every word is a piece of a WordPiece vocabulary of `pieces`.
 """

@@ -1,8 +1,8 @@
 """A small made language: its dependencies are switched on and off by name, and its entropy is known.
 
 ``made:order,no-topic,length=6`` is a text with order and without topic, of sentences of six words. A switch puts its
-words into every sentence; with ``no-`` before it the same words stand in the same places, as often, and nothing
-depends on anything: the control on which an effect of the dependency must vanish. Names that differ in a switch share
+words into every sentence. With ``no-`` before it the same words are in the same places, as often, and nothing depends
+on anything. This is the control on which an effect of the dependency must vanish. Names that differ in a switch share
 all other words of the text.
 
 ===============  ======================================================================  =============================
@@ -68,7 +68,7 @@ class Slot:
     Attributes:
         kind: The kind of its words.
         nats: Of the best prediction without what determines it.
-        source: How many words before it that stands; 0 if nothing does.
+        source: How many words before it that is. It is 0 if nothing does.
         known: Nats of the best prediction with it; of a copy the mean over both marks.
     """
 
@@ -191,8 +191,8 @@ class Language:
         """Nats a word of the best possible prediction from the ``context`` words before it.
 
         The mean over the places of a sentence in the midst of a document, with context in the same document, and
-        without separators. The place is taken as known: this is a lower bound for whoever sees words alone, and exact
-        once they tell the place, which is when the context is longer than the longest run of words of one kind.
+        without separators. The place is taken as known. This is a lower bound for whoever sees words alone. It is exact
+        once they reveal the place, which is when the context is longer than the longest run of words of one kind.
         """
         seen = [slot.known if 0 < slot.source <= context else slot.nats for slot in self.slots]
         return sum(seen) / self.length
@@ -205,7 +205,7 @@ class Language:
             together: Whether the second is predicted given the first; else each is from the others alone.
 
         Raises:
-            ConfigError: For copies and topics, whose words tell of more than one other.
+            ConfigError: For copies and topics, whose words depend on more than one other.
         """
         if many := [name for name in ("copies", "topic") if self.switches.get(name)]:
             raise ConfigError([f"neighbours of a text with {' and '.join(many)} have no known entropy: leave them out"])
@@ -278,7 +278,7 @@ class _Noise:
     def copied(self, back: int) -> np.ndarray:
         """The copies, of which each behind the mark *again* is that of ``back`` sentences before.
 
-        What those of the first sentences repeat stands before the document.
+        What those of the first sentences repeat is before the document.
         """
         before, fresh, again = self("copy before", 16, back), self("copy 0", 16), self("mark 0", 2)
         words = np.concatenate([before, fresh], axis=1)

@@ -1,7 +1,7 @@
 """Made parallel text: a row of words, and the same ones copied, reversed, or other ones.
 
 ``made-pairs:copied,length=16`` has sources of sixteen words, each any of `made.WORDS`, and the same words as their
-targets. Between a word and its copy stand sixteen others, so a model without attention remembers as many. With
+targets. Between a word and its copy are sixteen others, so a model without attention remembers as many. With
 ``reversed`` a target has them in the reverse order, which spares the last of them most of the way (Sutskever et al.
 2014, section 3.3). With ``unrelated``, the control, a target has words of its own.
 

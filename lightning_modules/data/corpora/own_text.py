@@ -18,7 +18,7 @@ HELDOUT_EVERY = 20
 # "= Title ="; "lines": sentences without document boundaries, grouped into documents of 256 rows.
 ROWS = {"wikitext": "headings", "bookcorpus": "lines"}
 _RUN = 256
-_MOST_FOLDERS = 20_000  # that ``**`` stands for
+_MOST_FOLDERS = 20_000  # that ``**`` matches
 _TITLE = re.compile(r"^\s*= [^=].* =\s*$")
 
 
@@ -45,7 +45,7 @@ def _matches(pattern: str, walked: Iterator[int]) -> Iterator[str]:
 
     Args:
         pattern: The pattern.
-        walked: Counts the folders that ``**`` stands for.
+        walked: Counts the folders that ``**`` matches.
 
     Raises:
         ConfigError: When there are too many.

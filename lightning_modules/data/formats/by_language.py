@@ -10,7 +10,7 @@ A row of running text is ``[CLS] text [SEP]`` in one language. A row of a pair i
 Neither sentence comes first: with the sentences swapped a transformer that reads both sides has the same states.
 
 ``language`` numbers the languages of a text in alphabetical order. The released code has one symbol, ``</s>``, where
-[CLS] and [SEP] stand here, and two of them between the sentences as well.
+[CLS] and [SEP] are here, and two of them between the sentences as well.
 """
 
 from dataclasses import dataclass, field, replace
@@ -259,7 +259,7 @@ class Pairs(Sequences):
         indices = np.asarray(indices, dtype=np.int64)
         (start, end), (other, last) = self.bounds[indices].transpose(1, 2, 0)[:, :, :, None]
         column, vocabulary = np.arange(length or self.length), self.store.vocabulary
-        middle = end - start + SPECIALS // SIDES  # where the second sentence's [CLS] stands
+        middle = end - start + SPECIALS // SIDES  # where the second sentence's [CLS] is
         size = middle + last - other + SPECIALS // SIDES
         second, real = column >= middle, column < size
         source = np.where(second, other + column - middle - 1, start + column - 1)

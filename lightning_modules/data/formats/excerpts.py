@@ -1,7 +1,7 @@
 """Excerpts of segment pairs: controls that show whether an answer needs all words, or their order.
 
 A method that answers from the first words alone, or from shuffled words, has not compared how two texts go on. To mean
-something, a method must learn on the same excerpts as it is asked about.
+something, a method must learn on the same excerpts as it is tested on.
 """
 
 from dataclasses import replace
@@ -32,7 +32,7 @@ class Shuffled(PairSequences):
         word = np.take_along_axis(keys, np.cumsum(begins, axis=1) - 1, axis=1)
         column = np.arange(ids.shape[1])
         part = np.where(special, column, 0)
-        part = np.maximum.accumulate(part, axis=1) * 2 + ~special  # every special token, and what stands between two
+        part = np.maximum.accumulate(part, axis=1) * 2 + ~special  # every special token, and what is between two
         order = np.argsort(part + np.where(special, 0, word), axis=1, kind="stable")
         shuffled = np.take_along_axis(ids, order, axis=1)
         assert (np.take_along_axis(segment, order, axis=1) == segment).all()

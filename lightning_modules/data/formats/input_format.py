@@ -343,7 +343,7 @@ class InputFormat(Settings):
 
     @property
     def gives(self) -> frozenset[str]:
-        """The inputs beside token ids that its batches hold, which the backbone must read."""
+        """The inputs besides token ids that its batches hold, which the backbone must read."""
         return frozenset({SOURCE} if self.kind == "seq2seq" else {"segment table"})
 
     @property
@@ -434,7 +434,7 @@ class InputFormat(Settings):
         """The sequences of a store of several languages.
 
         Raises:
-            ConfigError: Where there are no pairs, and some are asked for; as `by_language.divided`.
+            ConfigError: Where there are no pairs, and some are requested. Also as `by_language.divided`.
         """
         length, text = self.sequence_length, by_language.divided(store)
         fits = by_language.fitting(text, length)
@@ -463,7 +463,7 @@ class InputFormat(Settings):
     def arrange_asked(self, store: TokenStore, count: int) -> PairSequences:
         """Pairs of at least two sentences that ask a question about a store.
 
-        Released pairs are those of the whole text, of which any may be asked; matched ones are at most ``count``.
+        Released pairs are those of the whole text, of which any may be used. Matched ones are at most ``count``.
         """
         if self.pairing == "released":
             return self.arrange_pairs(store).of_several_sentences()

@@ -1,4 +1,4 @@
-"""Matched segment pairs: of all that a pair shows, only the words and their order can tell its label.
+"""Matched segment pairs: of all that a pair shows, only the words and their order can reveal its label.
 
 In the released constructions (`pairs`) lengths, cut edges, the corpus and the beginnings of documents give labels away.
 Here:
@@ -15,10 +15,9 @@ Here:
 
 So half of the labels are 1 in expectation, and lengths, corpora and documents have the same distribution under both.
 All choices of negatives show the same chunks in the same cuts, each once: pairs differ in order or partner only. Left
-out of all of them alike are the first and the last sentence of a document, sentences that do not fit beside a
-neighbour, and chunks without a partner; `account` counts them.
-
-The held-out pairs that ask a question (`asked`) are matched exactly: each chunk stands there in both orders, each
+out of all of them alike are the first and the last sentence of a document. Left out too are sentences that do not fit
+next to a neighbour, and chunks without a partner. `account` counts them.
+The held-out pairs that ask a question (`asked`) are matched exactly: each chunk is there in both orders, each
 couple both ways.
 """
 
@@ -218,8 +217,8 @@ def _packed(edges: np.ndarray, begin: np.ndarray, stop: np.ndarray, target: np.n
 def _partners(kind: np.ndarray, document: np.ndarray, noise: Draws) -> np.ndarray:
     """For each chunk another of the same kind and of another document, or -1; partners are mutual.
 
-    Within a kind, documents stand in random order and the first half of the chunks is coupled with the second, so that
-    only a document with more than half of them meets itself.
+    Within a kind, documents are in random order. The first half of the chunks is coupled with the second, so that only
+    a document with more than half of them meets itself.
     """
     number = np.arange(len(kind))
     key = kind * (document.max(initial=0) + 1) + document
@@ -245,7 +244,7 @@ class Account:
         pairs: Tokens in pairs.
         edges: Of first and last sentences of documents.
         too_long: Of sentences longer than a pair has room for.
-        alone: Of sentences that fit, but beside no neighbour that is still free.
+        alone: Of sentences that fit, but next to no neighbour that is still free.
         unpartnered: Of chunks without a partner.
     """
 

@@ -15,7 +15,7 @@ from lightning_modules.draws import permutation
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Some of the sequences of a store, numbered anew.
+    """Some of the sequences of a store, numbered again from 0.
 
     Attributes:
         whole: All of them.

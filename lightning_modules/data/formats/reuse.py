@@ -9,7 +9,7 @@ It is the text that follows, or a pair ``A [SEP] B [SEP] [CLS]`` whose A is that
 
 A of a pair ends where a sentence does, at random. B is what follows A (label 0), or as much text from a random place,
 grown to whole sentences (label 1); with a single sentence in reach it is always the latter. Both are cut at their ends,
-the longer one first, so that every row is full. In rows that go on to the left all this is turned around: B stands to
+the longer one first, so that every row is full. In rows that go on to the left all this is turned around. There B is to
 the left of A, and the first R positions to be read are the last of the row.
 
 Pairs are drawn once, the same for all seeds; the released code draws them once a pass of its making.
@@ -28,7 +28,7 @@ from lightning_modules.data.formats.stream import Stream
 from lightning_modules.data.store import TokenStore
 from lightning_modules.draws import Draws
 
-Rest = Literal["text", "pair"]  # what stands behind the positions that go on
+Rest = Literal["text", "pair"]  # what is behind the positions that go on
 _SEED = 0
 
 
@@ -38,7 +38,7 @@ class ReusedStream(Stream):
 
     Attributes:
         reuse: How many positions of a window go on.
-        rest: What stands behind them.
+        rest: What is behind them.
     """
 
     goes_on: ClassVar[bool] = True
@@ -93,7 +93,7 @@ class ReusedStream(Stream):
         return replace(self._shown(indices, place, labels), tables={"segment": torch.from_numpy(segment)}, cls=cls)
 
     def _shown(self, indices: np.ndarray, place: np.ndarray, labels: dict[str, torch.Tensor]) -> Tokens:
-        """Rows of places of the text; -1 stands for [SEP] and -2 for [CLS]."""
+        """Rows of places of the text. -1 represents [SEP], and -2 [CLS]."""
         ids, end, source = self.at(np.maximum(place, 0))
         vocabulary, own = self.store.vocabulary, place >= 0
         ids[place == -1], ids[place == -2], end[~own] = vocabulary.sep, vocabulary.cls, False

@@ -131,7 +131,7 @@ class Sequences:
     @cached_property
     def sizes(self) -> np.ndarray:
         """Positions of each sequence that are no padding ``[sequences]``."""
-        return np.diff(self.bounds) + self.documents + 1  # separators stand between documents
+        return np.diff(self.bounds) + self.documents + 1  # separators are between documents
 
     @property
     def alike(self) -> np.ndarray:

@@ -7,9 +7,9 @@ text. How many rows there are is the order's business (`order.shuffled.Streamed`
 positions, and row r has those from r S to (r + 1) S - 1, for S steps a pass, or as many blocks further on in the circle
 of them as the seed says.
 
-With shuffled sentences nothing before a sentence tells of it but its own words, as in the One Billion Word benchmark
-(Dai et al. 2019, Table 7: context fragmentation). They are drawn once, the same for all seeds; each is a document of
-its own, so that ends of documents, if there are any, stand after each sentence.
+With shuffled sentences only its own words predict a sentence, and nothing before it does. So it is in the One Billion
+Word benchmark (Dai et al. 2019, Table 7: context fragmentation). They are drawn once, the same for all seeds. Each is a
+document of its own, so that ends of documents, if there are any, are after each sentence.
 
 Read backward, the whole text is reversed token by token, as fastai's code does for the second language model of ULMFiT
 (Howard and Ruder 2018, section 5). A model that reads from left to right then predicts what precedes a token, and all
@@ -85,7 +85,7 @@ class Stream(Blocks):
 
 
 def shuffled(store: TokenStore) -> TokenStore:
-    """The store with its sentences in random order, each a document of its own; kept in a file beside it."""
+    """The store with its sentences in random order, each a document of its own, kept in a file next to it."""
     sizes = np.diff(store.sentences)
     order = permutation(_SEED, "order of sentences", 0, len(sizes))
     path = store.folder / f"shuffled-{_RECIPE}.npy"

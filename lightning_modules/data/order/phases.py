@@ -36,7 +36,7 @@ class Phase:
         return self.order.presented(step - self.start)
 
     def fresh(self, step: int) -> bool | None:
-        """Whether the rows of a step of the training start anew; None where rows do not go on from step to step."""
+        """Whether the rows of a step start again from nothing. None where rows do not go on from step to step."""
         return self.order.fresh(step - self.start)
 
     def length(self, step: int) -> int | None:

@@ -19,7 +19,7 @@ class Feeding:
     """How a loader feeds a device.
 
     Attributes:
-        ahead: Steps that a thread prepares while the device works on others; 0 prepares each when it is asked for.
+        ahead: Steps that a thread prepares while the device works on others. 0 prepares each when it is needed.
         multiple: Rows and what is read of them take sizes that are multiples of it (`Example.widened`).
         drawn_multiple: Lengths of steps that are drawn are rounded to multiples of it (`lengths.drawn`).
     """
@@ -44,7 +44,7 @@ PLAIN = Feeding()
 
 
 def made_ahead(items: Iterator[_Item], count: int) -> Generator[_Item]:
-    """The same items, up to so many of which a thread makes before they are asked for; an error comes in its place."""
+    """The same items, up to so many of which a thread makes before they are needed. An error comes in its place."""
     if not count:
         yield from items
         return

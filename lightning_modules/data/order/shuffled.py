@@ -36,7 +36,7 @@ class BySequences:
         return step * self.batch
 
     def fresh(self, step: int) -> bool | None:
-        """Whether rows start anew at a step; None where no row goes on from another one."""
+        """Whether rows start again from nothing at a step. None where no row continues from another one."""
         return None
 
     def length(self, step: int) -> int | None:
@@ -144,7 +144,7 @@ class Bucketed(ByTokens):
 class Streamed(BySequences):
     """The order of a stream: each of ``batch`` rows has as many sequences, one after the other, in every pass.
 
-    Every pass starts anew, in the same order. Sequences that are left over are not shown. With both ways the second
+    Every pass starts again, in the same order. Sequences that are left over are not shown. With both ways the second
     half of the rows goes through the same text from its end to its beginning, so that a pass shows each sequence twice
     (Yang et al. 2019, section 3.1; the released code halves its batch for this too).
 

@@ -17,7 +17,7 @@ _RECIPE = 1  # raise when the same text would give other bytes
 
 
 def token_bytes(data: Data, split: Split, store: TokenStore) -> np.ndarray:
-    """The bytes behind each token of a store ``[n]``, kept beside it: `alignment.piece_bytes` of its text."""
+    """The bytes behind each token of a store ``[n]``, kept next to it: `alignment.piece_bytes` of its text."""
 
     def compute() -> np.ndarray:
         encoder = Encoder(tokenizer_file(data), data.tokenizer.kind)

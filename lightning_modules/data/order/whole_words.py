@@ -223,7 +223,7 @@ def _rows(sample: int, words: Sequence[tuple[list[int], int]], room: int) -> Ite
 def _examples(
     rows: Sequence[_Row], vocabulary: Vocabulary, length: int, batch_size: int, direction: Direction
 ) -> Iterator[Example]:
-    """Each row with all words hidden and their first pieces asked; then, of longer words, row by row the next ones."""
+    """Each row with all words hidden and their first pieces predicted. Then, of longer words, row by row the others."""
     asked = [(row, 0, [start for start, _ in row.hidden]) for row in rows if row.hidden]
     asked += [(row, place, [start]) for row in rows for start, size in row.hidden for place in range(1, size)]
     for first in range(0, len(asked), batch_size):
@@ -237,7 +237,7 @@ def _example(
     """One batch.
 
     Args:
-        part: Row, number of pieces that are shown of the words that are asked, and where these words start.
+        part: Row, number of pieces that are shown of the words that are predicted, and where these words start.
         vocabulary: The pieces.
         length: Positions of a sequence.
         direction: In which the text is visible.

@@ -43,7 +43,7 @@ def annotator(name: str, tags: Tags) -> Annotator:
     """The annotator of that name: a pipeline of spaCy, or the rule for capitals.
 
     Raises:
-        ConfigError: When spaCy or the pipeline is not installed, or the pipeline does not tag what is asked for.
+        ConfigError: When spaCy or the pipeline is not installed, or the pipeline does not tag what is requested.
     """
     if name == RULE:
         return Annotator("1", lambda sentences: map(capitalised, sentences))

@@ -1,10 +1,10 @@
 """Texts with masks, read as training shows them: the pieces of a whole text, of which some are hidden.
 
-The ``tokenizers`` package cuts a text at its special pieces, and takes what stands between them for texts of their own.
+The ``tokenizers`` package cuts a text at its special pieces, and takes what is between them for texts of their own.
 Byte-level BPE and unigram pieces hold the space before a word, and the first word of each such text would get one. So
 the text is normalised before it is cut, and then gets a space before its first word alone. A mask takes the space
 before it: ``the [MASK].`` is ``Ġthe``, the mask and ``.``, as ``the cat.`` is ``Ġthe``, ``Ġcat`` and ``.``. Pieces of
-other kinds hold no space: letters beside a mask are words of their own.
+other kinds hold no space: letters next to a mask are words of their own.
 """
 
 import json

@@ -1,8 +1,9 @@
 """ALBERT's pieces: a unigram language model over pieces (Kudo 2018), trained by SentencePiece.
 
-What a text goes through, and how the pieces are trained, is that of ALBERT's released code and vocabulary: two
-backquotes or apostrophes become a quotation mark, the text is decomposed (NFKD) and loses its accents, ``▁`` stands for
-the space before a word, some signs are always pieces of their own, and characters beyond the coverage are [UNK].
+What a text goes through, and how the pieces are trained, is that of ALBERT's released code and vocabulary. Two
+backquotes or apostrophes become a quotation mark. The text is decomposed (NFKD) and loses its accents, and ``▁``
+represents the space before a word. Some signs are always pieces of their own, and characters beyond the coverage are
+[UNK].
 
 SentencePiece trains, because the trainer of the ``tokenizers`` package adds floating-point numbers in a random order
 and so gives other scores each time. The ``tokenizers`` package encodes.

@@ -75,7 +75,7 @@ class Family:
         parts: Our part of a layer, or one of its weights -> its names in ``transformers``, several if ours is one
             matrix.
         around: Our part of the backbone outside of its layers, or a weight -> its name in ``transformers``.
-        prefix: What stands before the names of the backbone's weights; by default ``name``.
+        prefix: What is before the names of the backbone's weights. By default it is ``name``.
         bare: How these names begin in folders of the backbone alone, which lack the prefix.
         ignored: Names of tensors that are no weights, as a regular expression.
         inputs_first: The parts of layers whose matrices are stored with their inputs first, as a regular expression.
@@ -83,9 +83,9 @@ class Family:
         knobs: Knob of the backbone -> key of ``config.json``.
         fixed: Key of ``config.json`` -> the only supported value.
         form: Knob of the backbone -> the values that its models can have.
-        objective: The objective of its models, without and beside a head of their own.
+        objective: The objective of its models, without and with a head of their own.
         memory: Key of ``config.json`` of how many positions a model remembers, if it can. Weights do not depend on it:
-            it is written, and a model that is read remembers nothing until it is told to.
+            it is written, and a model that is read remembers nothing until that is set.
         reused: Key of how many positions of a row go on into the memory, if not all need to; written alike.
     """
 
@@ -118,7 +118,7 @@ class Family:
 
     @property
     def stem(self) -> str:
-        """What stands before the names of the backbone's weights."""
+        """What is before the names of the backbone's weights."""
         return f"{self.prefix or self.name}."
 
     def turned(self, ours: str) -> bool:
@@ -221,7 +221,7 @@ class Family:
         """The ``config.json``, without ``architectures``, of a system that `family_of` accepts."""
         model = transformer(system)
         config = {key: getattr(model, knob) for knob, key in self.knobs.items()}
-        config[self.knobs["dropout"]] = model.dropout  # where one rate is of all, `differences` tells the others
+        config[self.knobs["dropout"]] = model.dropout  # where one rate is of all, `differences` names the others
         config[self.knobs["activation"]] = next(name for name, ours in ACTIVATIONS.items() if ours == model.activation)
         if "segment_types" in self.knobs:
             config[self.knobs["segment_types"]] = segment_types

@@ -15,7 +15,7 @@ class Units(Settings, ABC):
     """What is hidden as a whole.
 
     Attributes:
-        spans: Whether groups never touch each other, so that the words beside a group are visible.
+        spans: Whether groups never touch each other, so that the words next to a group are visible.
     """
 
     spans: ClassVar[bool] = False

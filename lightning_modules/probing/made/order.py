@@ -31,9 +31,9 @@ def word_order(sentences: Sequence[Sentence], count: int, purpose: str) -> list[
 
 
 def far_order(sentences: Sequence[Sentence], count: int, purpose: str) -> list[Example]:
-    """Were two words exchanged that stand at least three places apart?
+    """Were two words exchanged that are at least three places apart?
 
-    As `word_order`, but neither word has a neighbour from which the swap could be told alone.
+    As `word_order`, but neither word has a neighbour that alone would reveal the swap.
     """
     examples: list[Example] = []
     for sentence in shuffled(short(sentences, 13), purpose):
@@ -55,7 +55,7 @@ def coordination(sentences: Sequence[Sentence], count: int, purpose: str) -> lis
     they move. Classes are equally frequent for each first word and for each pair of lengths, in steps of a few words,
     *as shown*: neither the opening nor the lengths nor the place of the comma say much. Noise: some parts may be
     exchanged freely; lists ("a, b, and c") are broken, not exchanged. What a second clause begins with ("was", "then")
-    tells a little: a bag of words is right in 53 %, of novels and Wikipedia.
+    reveals a little: a bag of words is right in 53 %, of novels and Wikipedia.
     """
     known = Counter(word for sentence in sentences for word in sentence.words[1:])
     candidates = []

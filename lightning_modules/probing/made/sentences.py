@@ -55,7 +55,7 @@ def short(sentences: Iterable[Sentence], most: int) -> list[Sentence]:
 
 
 def is_plain(word: str) -> bool:
-    """Whether a word is made of small letters alone, so that it may stand anywhere but in front."""
+    """Whether a word is made of small letters alone, so that it may be anywhere but in front."""
     return _WORD.fullmatch(word) is not None
 
 

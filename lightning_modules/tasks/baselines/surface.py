@@ -1,4 +1,4 @@
-"""What surrounds a pronoun and two names, without a model of language: where they stand, how long they are."""
+"""What surrounds a pronoun and two names, without a model of language: where they are, how long they are."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -30,9 +30,9 @@ class Mentions(Protocol):
 def by_surface(train: Mentions, dev: Mentions) -> np.ndarray:
     """Numbers of the answers ``[n]`` of a logistic regression that reads no more than the surface.
 
-    It sees the pronoun; of each name whether it stands before the pronoun, how many words away, how long it is, and how
-    often its last word occurs; of each mention the words beside it. Most pronouns of GAP are told by these. Where all
-    training examples have one answer, it gives that.
+    It sees the pronoun. Of each name it sees whether it is before the pronoun, how many words away, and how long it is.
+    It also sees how often the last word of the name occurs. Of each mention it sees the words next to it. These suffice
+    for most pronouns of GAP. Where all training examples have one answer, it gives that.
     """
     if len(np.unique(train.labels)) == 1:
         return np.full(len(dev.labels), train.labels[0])

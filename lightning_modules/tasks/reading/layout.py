@@ -69,7 +69,7 @@ class Segments:
         ids: Token ids ``[m]``.
         parts: Where each row's first run starts and ends in ``ids``, and its second ``[1 or 2, 2, n]``.
         vocabulary: The pieces.
-        layout: Which symbols stand around the runs.
+        layout: Which symbols are around the runs.
     """
 
     def __init__(

@@ -127,7 +127,7 @@ def numbered(path: Path, blank: bool = False) -> Iterator[Line]:
 
 
 def _read(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
-    """Each line, no more of it than tells that it is too long, and the bytes that it has without its end.
+    """Each line, no more of it than shows that it is too long, and the bytes that it has without its end.
 
     A line of more than `_LONGEST_READ` bytes is the last.
     """

@@ -1,10 +1,10 @@
-"""What stands for a text: one vector of each row, read from the states of its positions (`FineTuning.reader`).
+"""What represents a text: one vector of each row, read from the states of its positions (`FineTuning.reader`).
 
 Padding never enters. A mean or a maximum is over all other positions, [CLS] and [SEP] among them, as in
 sentence-transformers (Reimers and Gurevych 2019) and BERT-flow (Li et al. 2020). Where the two texts of a row are read
 apart, each counts with the [SEP] that closes it and [CLS] with neither. So both are read alike, and a text that was cut
-to nothing still has a state. The segment numbers of the batch tell the two apart; it holds them whether or not the
-model has a segment table.
+to nothing still has a state. The segment numbers of the batch distinguish the two. The batch holds them whether or not
+the model has a segment table.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ class Reader:
     """One way to read a row.
 
     Attributes:
-        words: What stands for a text, for people.
+        words: What represents a text, for people.
         widths: Width of the vector in widths of a state.
         read: The states and the tokens of a batch -> a vector for each row.
         at_a_position: Whether the vector is a state, as a pooler of pretraining expects.
@@ -76,7 +76,7 @@ def _mean_per_text(hidden: _States, tokens: Tokens) -> _Vectors:
 
 def _mean_among(hidden: _States, among: Bool[Tensor, "b t"]) -> _Vectors:
     """The mean of some states in full precision; 0 where there are none."""
-    kept = hidden.float().masked_fill(~among[..., None], 0.0)  # unlike a product it is 0 even beside infinite states
+    kept = hidden.float().masked_fill(~among[..., None], 0.0)  # unlike a product it is 0 even next to infinite states
     return kept.sum(1) / among.sum(1, keepdim=True).clamp_min(1)
 
 

@@ -45,7 +45,7 @@ class SpanInputs:
         ends: The piece after its last one ``[m]``.
         offsets: The position of its first piece in its row ``[m]``.
         sizes: Positions of each row ``[m 1]``.
-        nulls: The position that stands for no answer in each row, [CLS] ``[m]``.
+        nulls: The position that means no answer in each row, [CLS] ``[m]``.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Multiple choice: one score per option from what stands for its row, softmax over a question's options.
+"""Multiple choice: one score per option from what represents its row, softmax over a question's options.
 
 An item has one row per option: ``[CLS] context [SEP] question option [SEP]``, or the same in another layout. The score
 is the product of the pooled state with one vector, without bias (SWAG in Devlin et al. 2019, section 4.4), after
@@ -184,7 +184,7 @@ class ChoiceInputs:
 
 
 class ChoiceHead(TextHead):
-    """The head of texts with one output and no bias: what stands for a row, BERT's pooler, dropout, one vector.
+    """The head of texts with one output and no bias: what represents a row, BERT's pooler, dropout, one vector.
 
     Each row has a dropout mask of its own; GPT's released code has one for all options of a question.
 
@@ -192,7 +192,7 @@ class ChoiceHead(TextHead):
         hidden_size: Width d of the backbone.
         options: Options per question.
         dropout: Dropout on the vector that the product reads.
-        reader: What stands for a row.
+        reader: What represents a row.
         pooler: Whether there is a pooler.
         hidden: A layer before the last one, whose batch norm is over all rows; None for none.
     """

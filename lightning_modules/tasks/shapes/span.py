@@ -193,7 +193,7 @@ class Spans(Shape):
         return {name: why for name, why in super().idle.items() if name != "span_beam"}
 
     def head(self, hidden_size: int, settings: FineTuning) -> SpanHead | SpanBeamHead:
-        """A new `SpanHead`, or a `SpanBeamHead` if ends are asked for given their starts."""
+        """A new `SpanHead`, or a `SpanBeamHead` if ends are predicted given their starts."""
         beam = settings.span_beam
         if beam is None:
             return SpanHead(hidden_size)

@@ -1,12 +1,12 @@
-"""XLNet's head for spans: the end of an answer is asked for given its start (Yang et al. 2019, released ``run_squad``).
+"""XLNet's head for spans: the end of an answer is predicted given its start (Yang et al. 2019, ``run_squad``).
 
 With states h of positions t, starts have logits ``w h_t``. Given a start at s, ends have logits
 ``w' norm(tanh(W [h_t; h_s]))``, of the right start in training. When a question is answered, the best starts each have
-their best ends, a beam. That there is no answer has the logit ``v tanh(V [E h; h_CLS])``, where E h is the mean of all
-states by the probability that an answer starts there, in training too: the right start would tell, being [CLS] where
-there is no answer. (``transformers`` trains it on the right start.)
+their best ends, a beam. That there is no answer has the logit ``v tanh(V [E h; h_CLS])``. Here E h is the mean of all
+states by the probability that an answer starts there, in training too. The right start would reveal the answer, being
+[CLS] where there is none. (``transformers`` trains it on the right start.)
 
-Answers begin and end in the passage or at [CLS], which stands for none. Other positions have no probability.
+Answers begin and end in the passage or at [CLS], which means none. Other positions have no probability.
 """
 
 import torch

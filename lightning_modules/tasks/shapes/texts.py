@@ -2,7 +2,7 @@
 
 Texts are encoded like the pretraining text: same tokenizer, word by word, after the same cleaning. Segments are 0 for
 [CLS], the first text and its [SEP], 1 for the second and its [SEP] (Devlin et al. 2019, figure 2). Of texts that may
-change places an item may have a row for each order; what stands for the two rows is then added (Radford et al. 2018,
+change places an item may have a row for each order. What represents the two rows is then added (Radford et al. 2018,
 section 3.3).
 """
 
@@ -206,7 +206,7 @@ class _BatchNorm(nn.BatchNorm1d):
 
 
 class TextHead(Head):
-    """One answer per item: what stands for its row, BERT's pooler tanh(W h + b), dropout, a linear layer.
+    """One answer per item: what represents its row, BERT's pooler tanh(W h + b), dropout, a linear layer.
 
     Of several rows, which are the orders of two texts, the vectors that the linear layer would read are added. With
     BERT's reader and pooler this is its classifier (Devlin et al. 2019, section 4.1). With the reader ``concat``, no
@@ -216,7 +216,7 @@ class TextHead(Head):
         hidden_size: Width d of the backbone, and of the pooler.
         outputs: One logit per class, or 1 in regression.
         dropout: Dropout on the vector that the linear layer reads.
-        reader: What stands for a row, a name of ``READERS``.
+        reader: What represents a row, a name of ``READERS``.
         pooler: Whether there is a pooler.
         orders: Rows per item whose vectors are added.
         hidden: A layer before the last one; None for none.
@@ -250,7 +250,7 @@ class TextHead(Head):
             nn.init.zeros_(layer.bias)
 
     def forward(self, encoded: Encoded, example: Example) -> Float[Tensor, "n k"]:
-        """The outputs, from what stands for each row."""
+        """The outputs, from what represents each row."""
         vectors = self.reader.read(encoded.last, example.inputs) if encoded.vectors is None else encoded.vectors
         if self.pooler is not None:
             vectors = torch.tanh(self.pooler(vectors))
@@ -299,7 +299,7 @@ class Texts(Shape):
     Attributes:
         labels: Names of the classes in the order of their numbers; empty in regression.
         pair: Whether an example is two texts.
-        symmetric: Whether the two may change places, as where likeness is asked.
+        symmetric: Whether the two may change places, as where likeness is predicted.
         tuned: Whether the penalty of the linear model is chosen by cross-validation. By default it is that of
             scikit-learn.
     """

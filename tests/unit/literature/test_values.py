@@ -1,6 +1,6 @@
 import pytest
 
-from ablations.literature.published_values import COLUMNS, beside, files, printed_difference, read, same
+from ablations.literature.published_values import COLUMNS, files, joined, printed_difference, read, same
 from lightning_modules.config import ConfigError
 
 HEADER = ",".join([*COLUMNS[:4], "rate", *COLUMNS[4:]])
@@ -63,13 +63,13 @@ def test_a_missing_column_file_or_table_is_named(tmp_path):
 def test_cells_are_joined_by_value(tmp_path):
     rows = read("some", folder=write(tmp_path, ROW, ROW.replace("0.15,MNLI", "0.30,MNLI").replace("84.20", "84.5")))
     match = {"rate": "masking.rate"}
-    assert beside(rows, match, {"masking.rate": 0.1 + 0.2})["MNLI"].value == "84.5"
-    assert beside(rows, match, {"masking.rate": 0.2}) == {}
-    assert beside(rows, match, {}) == {}
+    assert joined(rows, match, {"masking.rate": 0.1 + 0.2})["MNLI"].value == "84.5"
+    assert joined(rows, match, {"masking.rate": 0.2}) == {}
+    assert joined(rows, match, {}) == {}
     with pytest.raises(ConfigError, match=r"lines 2 and 3 both give MNLI"):
-        beside(rows, {}, {"masking.rate": 0.15})
+        joined(rows, {}, {"masking.rate": 0.15})
     with pytest.raises(ConfigError, match=r"Did you mean 'rate'"):
-        beside(rows, {"rte": "masking.rate"}, {})
+        joined(rows, {"rte": "masking.rate"}, {})
 
 
 def test_differences_keep_the_printed_digits():

@@ -10,7 +10,7 @@ import pytest
 from ablations.running.exit_codes import FAILED, RECORDED
 from ablations.running.job import Job
 from ablations.running.ranks import further, memory, process
-from ablations.running.ranks.beside import Group
+from ablations.running.ranks.group import Group
 from ablations.running.ranks.meeting import Meeting, RankFailure
 
 

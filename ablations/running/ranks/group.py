@@ -127,7 +127,7 @@ class Group:
     def follow(self) -> None:
         """Ends this process some seconds after a rank has failed, unless the training has noticed: see `unfollow`.
 
-        Nothing waits for ever. Rank 0 may stand in an exchange that nobody answers, which no other thread can end.
+        Nothing waits for ever. Rank 0 may wait in an exchange that nobody answers, which no other thread can end.
         """
         self._follower.start()
 
