@@ -80,7 +80,8 @@ def translated(
     found = translator.translate(rows, beam)
     if picture is not None:
         names = [[encoder.fast.decode([piece]) for piece in ids] for ids in (rows[0], found[0].ids)]
-        _draw(translator, rows[0], found[0].ids, names, picture, f"run {record.id[:8]}")
+        small = f"Columns: the source. Rows: the translation by run {record.id[:8]}. Each row sums to 100 %."
+        _draw(translator, rows[0], found[0].ids, names, picture, small)
     return [
         {
             "sentence": text,
