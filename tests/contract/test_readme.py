@@ -43,6 +43,13 @@ def test_its_numbers_are_those_of_a_verdict(row):
     assert any(row["kind"] in kinds(one) for one in same)
 
 
+def test_what_a_link_says_is_on_its_page():
+    said = re.findall(rf"\[[^\[\]|]*?({INTERVAL})[^\[\]|]*\]\((results/\S+)\)", README)
+    assert said
+    for text, *_, page in said:
+        assert text in (project() / page).read_text(encoding="utf-8")
+
+
 def test_its_counts_are_those_of_the_scoreboard():
     """Recounted from the rows of the board's page, which has one for each measured claim."""
     with (project() / "results" / "claims.csv").open(encoding="utf-8", newline="") as file:
