@@ -32,8 +32,8 @@ def campaign(context: typer.Context, file: Queue = None, results_dir: Results = 
 def run(duration: For = None, file: Queue = None, results_dir: Results = None, form: As = Format.table) -> None:
     """Works the queue off, one run at a time on one thread, at the lowest priority.
 
-    A row's page is published once its runs have ended. A row with a problem does not stop those behind it.
-    Exits with 1 if runs have failed or rows had problems. Runs that did not fit the time have not failed.
+    A row's page is published once its runs have ended. A page that cannot be made stops no row.
+    Exits with 1 if runs have failed or pages are missing. Runs that did not fit the time have not failed.
     """
     with reporting_errors():
         until = moment(duration)
@@ -51,20 +51,21 @@ def run(duration: For = None, file: Queue = None, results_dir: Results = None, f
                 break
             try:
                 study = Study(row.grid, row.scale, results_dir=results_dir).at_look(row.look)
-                part = study.resolve().sliced(row.slice)
-                if not part.pending and not part.open:
-                    continue
-                with aside(form):
-                    echo(f"row {n}, {row.grid} at {row.scale}: {row.reason}")
-                    summary = study.run(_ALONE, slice=row.slice, until=until)
-                    echo(summary)
-                failed = failed or bool(summary.failures or summary.problems)
-                if summary.complete:
-                    study.publish()
             except FirstLookOpen:
                 continue
+            part = study.resolve().sliced(row.slice)
+            if not part.pending and not part.open:
+                continue
+            with aside(form):
+                echo(f"row {n}, {row.grid} at {row.scale}: {row.reason}")
+                summary = study.run(_ALONE, slice=row.slice, until=until)
+                echo(summary)
+            failed = failed or bool(summary.failures or summary.problems)
+            try:
+                if summary.complete:
+                    study.publish()
             except ConfigError as error:
-                echo(f"row {n}, {row.grid} at {row.scale}: {error}", err=True)
+                echo(f"row {n}, {row.grid} at {row.scale} has no page: {error}", err=True)
                 failed = True
         _show(file, results_dir, form)
         if failed:

@@ -85,7 +85,10 @@ def sheets(known: Measurements, measured: Sequence[Mapping[str, Any]]) -> tuple[
     paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
     batches, score = inference.batches(measured), pareto.scores(known, main.name)
     headings = [*map(path_text, paths), "encoder parameters", "FLOPs", "MB of the file"]
-    headings += [f"{what}, batch of {batch}" for batch in batches for what in ("ms per pass", "peak MB")]
+    is_alone = len(measured) == 1  # of several devices a page has no room for memory, which the CSV has
+    headings += [
+        f"{what}, batch of {batch}" for batch in batches for what in ("ms per pass", "peak MB")[: 1 + is_alone]
+    ]
     every = ["cell", *paths, "device", "threads", "length", "parameters", "flops", "file mb"]
     every += [f"{what}, batch {b}" for b in batches for what in ("ms", "ms low", "ms high", "peak MB")]
     reading: list[list[Entry]] = []
@@ -106,7 +109,7 @@ def sheets(known: Measurements, measured: Sequence[Mapping[str, Any]]) -> tuple[
             reading.append([
                 *named, *(scored if score else []),
                 quantity(row["parameters"]), quantity(row["flops"]), f"{row['file_mb']:.2f}",
-                *(text for b in by_batch for text in (_milliseconds(b), f"{b['mb']:.1f}")),
+                *(text for b in by_batch for text in (_milliseconds(b), f"{b['mb']:.1f}")[: 1 + is_alone]),
                 *([device_text] if len(measured) > 1 else []),
             ])  # fmt: skip
             raw: list[Entry] = [str(cell.values[path]) if path in cell.values else None for path in paths]
