@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ablations.schema.cell import Cell
     from ablations.schema.grid import Metric
 
-_FITS = ("best", "as good within its interval", "fits")
-
 
 def command(
     grid: Annotated[str, typer.Argument(help="A grid whose inference was measured.")] = "small_models",
@@ -63,7 +61,8 @@ def command(
         if form is Format.table:
             for line in _answer(choice, score, (file, time), limits, asked, f"ablations run {grid} --scale {scale}"):
                 echo(line)
-        listing([row for row in rows if row["within"] in _FITS] if form is Format.names else rows, form, "model")
+        fitting = [row for cell, row in zip(choice.ordered, rows, strict=True) if cell in choice.fits]
+        listing(fitting if form is Format.names else rows, form, "model")
         if form is Format.table:
             for line in _without_a_network(known, asked):
                 echo(line)
@@ -138,7 +137,7 @@ def _row(
     if cell in choice.fits:
         best, own = score[choice.fits[0].label], score[cell.label]
         overlaps = own.low is not None and own.high is not None and own.low <= (best.mean or 0.0) <= own.high
-        said = _FITS[0] if cell is choice.fits[0] else _FITS[1 if overlaps else 2]
+        said = "best" if cell is choice.fits[0] else "as good within its interval" if overlaps else "fits"
     elif cell in choice.unscored:
         said = "fits, no score yet"
     else:

@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.forking import without_exec
 
 NOBODY = 65534  # user and group of the ordinary user
-NAMED = ("given/cache", "given/results", "given/other", "given/out", "given/tmp", "home/project/grids")
+NAMED = ("given/cache", "given/results", "given/other", "given/out", "given/temporary", "home/project/grids")
 # Below, words in capitals stand for paths of a world; UNWRITABLE is one that its user cannot write.
 RUN_IT = ["run", "GRID", "--scale", "smoke", "--no-notebook", "--executor", "inline"]
 COMMANDS = {  # command -> its calls
@@ -165,7 +165,7 @@ def called(world: Path, unwritable: str) -> Iterator[dict]:
     os.chdir(world / "home/project")
     given, results = world / "given", Records(world / "given/results")
     os.environ |= {
-        "HOME": str(world / "home"), "TMPDIR": str(given / "tmp"), "ABLATIONS_CACHE": str(given / "cache"),
+        "HOME": str(world / "home"), "TMPDIR": str(given / "temporary"), "ABLATIONS_CACHE": str(given / "cache"),
         "ABLATIONS_DATA": str(given / "data"),
     }  # fmt: skip
     tempfile.tempdir = None
@@ -192,10 +192,10 @@ def called(world: Path, unwritable: str) -> Iterator[dict]:
     # The cache has the mark of nobody, which is a link into the home, as have its parts.
     yield call(RUN_IT) | {"refused": True}
     for name in ("CACHEDIR.TAG", "features", "pieces", "stores"):
-        os.rename(given / "cache" / name, given / "tmp" / name)
+        os.rename(given / "cache" / name, given / "temporary" / name)
     yield call(RUN_IT)
     for name in ("features", "pieces", "stores/0123456789abcdef01234567"):
-        os.rename(given / "tmp" / name, given / "cache" / name)
+        os.rename(given / "temporary" / name, given / "cache" / name)
     work = results.work_folder(results.files()[0].stem)
     for name, rows in COMMANDS.items():
         if name == "clean":
@@ -257,7 +257,7 @@ def main(folder: Path) -> None:
     (folder / "before.json").write_text(json.dumps(snapshot(worlds)))
     if is_root:
         (folder / "root.json").write_text(json.dumps(list(called(worlds / "root", "/proc/unwritable"))))
-        as_ordinary_user(worlds / "ordinary", report := worlds / "ordinary/given/tmp/report.json")
+        as_ordinary_user(worlds / "ordinary", report := worlds / "ordinary/given/temporary/report.json")
         if report.exists():
             report.rename(folder / "ordinary.json")
     else:

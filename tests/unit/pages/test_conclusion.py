@@ -1,10 +1,12 @@
 """Answers in words: numbers from the records, and no sentence that the verdicts no longer bear."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from ablations.claims import judging
+from ablations.claims.outcomes import Reason
 from ablations.claims.verdict_text import effect_text
 from ablations.core.formatting import difference_text, markdown_text
 from ablations.measurements.measurements import Measurements
@@ -55,6 +57,14 @@ def test_a_sentence_goes_with_the_verdict_for_which_it_was_written(judged, outco
     assert judged[1][0].outcome == "contradicts"
     assert said(judged, "Less is better.") == ["Less is better."]
     assert said(judged, "Less is better.", outcome) == []
+
+
+def test_a_sentence_on_an_open_claim_waits_for_all_of_its_runs(judged):
+    measured, (verdict,) = judged
+    words = Conclusion(say="It is open.", given={verdict.claim.id: "not resolved"})
+    for reason, shown in {Reason.POWER: ["It is open."], Reason.UNFINISHED: [], Reason.NO_RUN: []}.items():
+        open_one = replace(verdict, outcome="not resolved", reason=reason)
+        assert conclusion.sentences([words], measured, [open_one]) == shown
 
 
 @pytest.mark.parametrize("place", ["heldout.loss of rate=0.9", "rte.accuracy of rate=0.4"])

@@ -126,8 +126,8 @@ def test_a_page_whose_text_is_gone_stays_as_it_was_and_is_named(folder, tmp_path
     own.publish()
     other.publish()
     table, rows = ((own.folder / name).read_bytes() for name in ("table.csv", "table.md"))
-    shutil.rmtree(tmp_path / "own" / "text")
-    with pytest.raises(ConfigError, match=naming("tiny/smoke", "matches")):
+    shutil.rmtree(text := tmp_path / "own" / "text")
+    with pytest.raises(ConfigError, match=naming("tiny/smoke", "No file matches", f"{text}/*.txt")):
         publishing.republish(results)
     assert (own.folder / "table.md").read_bytes() == rows
     assert (own.folder / "table.csv").read_bytes() == table
