@@ -30,7 +30,6 @@ extensions = [
 root_doc = "docs/index"
 include_patterns = [
     "CHANGELOG.md",
-    "CHANGELOG-archive.md",
     "CONTRIBUTING.md",
     "ablations/published/README.md",
     "docs/**",

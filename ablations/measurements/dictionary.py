@@ -1,4 +1,4 @@
-"""Every metric with its unit, meaning and source. `docs/records.md` has the same table."""
+"""Every metric with its unit, meaning and source. `docs/records.md` explains the parts of a name."""
 
 import re
 from collections import Counter
@@ -205,5 +205,6 @@ def unit(metric: str) -> str:
 
 
 def lines() -> list[str]:
-    """The dictionary as rows of a Markdown table."""
-    return [f"| `{line.pattern}` | {line.unit} | {line.text} | {line.source} |" for line in dictionary()]
+    """The dictionary as a Markdown table."""
+    head = ["| metric | unit | meaning | from |", "| :-- | :-- | :-- | :-- |"]
+    return head + [f"| `{line.pattern}` | {line.unit} | {line.text} | {line.source} |" for line in dictionary()]

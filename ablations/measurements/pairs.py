@@ -5,7 +5,7 @@ order, and start from pretrainings of that seed, or of its trunk. So they are pa
 seed; as all of them answer the same dev examples, also example by example.
 
 Pretrainings of one seed share initial weights of equal shapes, and the order of a text where arms read the same. Their
-losses are no more alike for it, so they are separate draws (docs/architecture.md has the correlations of both).
+losses are no more alike for it, so they are separate draws.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""The reference: a page for each package, one for the command line, one for the knobs of systems and fine-tunings."""
+"""The reference: a page for each package, and one each for the command line, for knobs and for metrics."""
 
 import ast
 from collections.abc import Iterator
@@ -12,6 +12,7 @@ from typer.cli import get_docs_for_click
 
 from ablations.commands.cli import app
 from ablations.core.formatting import markdown_text
+from ablations.measurements.dictionary import lines
 from lightning_modules.config import Settings, paths
 from lightning_modules.system import System
 from lightning_modules.tasks.settings import FineTuning
@@ -19,6 +20,7 @@ from lightning_modules.tasks.settings import FineTuning
 FOLDER = "docs/generated/api"
 COMMANDS = "docs/generated/commands.md"
 KNOBS = "docs/generated/knobs.md"
+METRICS = "docs/generated/metrics.md"
 _ROOTS = ("ablations", "lightning_modules")
 _ON_OTHER_PAGES = ("ablations.commands",)  # the command line has a page of its own
 
@@ -31,6 +33,7 @@ def generated(root: Path) -> Iterator[tuple[str, str]]:
         yield f"{FOLDER}/{package}.rst", _package(root, package, found)
     yield COMMANDS, _commands()
     yield KNOBS, _knobs()
+    yield METRICS, "\n".join(["# Metrics", "", "The first line that matches a name describes it.", "", *lines(), ""])
 
 
 def modules(root: Path, package: str) -> list[str]:
