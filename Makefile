@@ -17,7 +17,7 @@ SCALE ?= laptop
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick nightly test-gpu test-engines lint format notebooks tables check docs benchmark benchmark-gpu clean
+.PHONY: help demo test quick nightly oracle oracle-fast test-gpu test-engines lint format notebooks tables check docs benchmark benchmark-gpu clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -54,6 +54,12 @@ quick: $(VENV)/.installed ## the tests that neither train, nor start processes, 
 nightly: $(VENV)/.installed ## the whole suite with many more cases, other ones each time
 	ABLATIONS_NIGHTLY=$$(date +%s) CUDA_VISIBLE_DEVICES= $(BIN)/python -m pytest -n 2 --dist worksteal
 
+oracle: $(VENV)/.installed ## what is to stay when code changes: pages, records, ids, parity; PARENT=HEAD^ where pages are to move
+	CUDA_VISIBLE_DEVICES= PARENT=$(PARENT) $(BIN)/python -m tests.oracle
+
+oracle-fast: $(VENV)/.installed ## a part of it in a minute, for each commit
+	CUDA_VISIBLE_DEVICES= PARENT=$(PARENT) $(BIN)/python -m tests.oracle --fast
+
 test-gpu: $(VENV)/.installed ## the tests that need a CUDA device; where there is none they are skipped and say so
 	$(BIN)/python -m pytest tests/gpu -m gpu -n 0 -rs
 
@@ -64,11 +70,12 @@ $(VENV)/.engines: $(VENV)/.installed
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[slurm,ray,sync,object-server]'
 	touch $@
 
-lint: $(VENV)/.installed ## style, imports between packages, notebooks, English of the guides, types
+lint: $(VENV)/.installed ## style, imports between packages, notebooks, English of the guides, size, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/python docs/english.py
+	$(BIN)/python docs/budget.py
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
 
 format: $(VENV)/.installed ## put everything in shape
