@@ -5,6 +5,7 @@ from fnmatch import fnmatch
 from typing import get_args
 
 import pytest
+from pytorch_lightning import Trainer
 
 from ablations.claims.outcomes import Reason
 from ablations.core.disk.reading import Flaw
@@ -54,6 +55,18 @@ def test_the_figures_of_a_convolution_are_those_that_its_page_computes():
     counts = [names[f"{kind}{rest}"] for kind in ("shared", "unshared") for rest in ("", "_without_biases")]
     assert counts == [34_944, 34_848, 105_705_600, 105_415_200]
     assert all(f"{count:,}" in text for count in counts)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*log_every_n_steps.*", "ignore:.*does not have many workers.*")
+def test_plain_lightning_trains_as_its_page_shows(monkeypatch, tmp_path):
+    """One step of each training, the student's among them."""
+    monkeypatch.chdir(tmp_path)
+    short = {"max_steps": 1, "limit_val_batches": 0, "accelerator": "cpu", "enable_progress_bar": False}
+    monkeypatch.setattr("pytorch_lightning.Trainer", lambda **given: Trainer(**given | short))
+    names = run("lightning.md")
+    assert names["student"].model.num_layers == 2
+    assert names["module"].global_step == 1
 
 
 PAGES = [*GUIDES.glob("*.md"), *(project() / "docs").glob("*.md")]
