@@ -311,7 +311,7 @@ def test_plans_say_how_many_parameters_are_embeddings_where_cells_differ_in_it(t
 
 
 def test_params_says_what_stayed_large_in_a_small_model():
-    """Of an ELMo of 64 units the cells, the filters of characters and the width of words: by an eighth of them it is."""
+    """Of an ELMo of 64 units: the cells, the filters of characters and the width of words."""
     changes = {"model.hidden_size": 64}
     shown = CliRunner().invoke(app, ["params", "elmo", "--set", "model.hidden_size=64"]).output
     (line,) = [line for line in shown.splitlines() if "half of a knob would save" in line]
