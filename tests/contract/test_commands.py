@@ -240,7 +240,7 @@ def printed():
     for path in (project() / "README.md", project() / "CONTRIBUTING.md", *guides, *of_grids):
         text = path.read_text(encoding="utf-8")
         blocks = "\n".join(re.findall(r"^ *```(?:bash|sh)?\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE)).splitlines()
-        lines = [*blocks, *re.findall(r"`(ablations [^`]+)`", text)]
+        lines = [*map(str.strip, blocks), *re.findall(r"`(ablations [^`]+)`", text)]
         said = (re.split(r"#| > ", line)[0].strip() for line in lines if line.startswith("ablations "))
         yield path.name, list(dict.fromkeys(said))
     yield "--help", [command.epilog.removeprefix("Example: ") for command in COMMANDS.values() if command.epilog]
