@@ -27,7 +27,6 @@ from lightning_modules.measures import heldout_text, per_byte, translated
 from lightning_modules.measures.by_sequence import BySequence, losses_by_sequence
 from lightning_modules.measures.final_metrics import layer_similarity, measures, pair_measures
 from lightning_modules.measures.joint import joint_losses
-from lightning_modules.objectives.distillation import Teacher
 from lightning_modules.probing.measure import probe, questions, simple_methods
 from lightning_modules.speed import denormals_as_zero
 from lightning_modules.system import System
@@ -169,14 +168,14 @@ def _begin(module: Pretrain, system: System, start: Path | None, teacher: Path |
         module.load_state_dict(_initial(system, ancestor, start, module))
 
 
-def _teacher(system: System, weights: Path | None) -> Teacher:
+def _teacher(system: System, weights: Path | None) -> Pretrain:
     """The trained model of a system."""
     if weights is None:
         text = "needs the weights of a finished pretraining: pass them as `teacher`"
         raise ConfigError([Problem("objectives.distillation.teacher", text)])
     module = system.build(0)
     load_into(module, weights)
-    return Teacher(module.backbone, module.heads)
+    return module
 
 
 def _finish(

@@ -1,5 +1,6 @@
 """``ablations params``: published parameter counts next to ours, or the parts and knobs of one system."""
 
+import contextlib
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -98,6 +99,8 @@ def _print_system(system: "System", form: Format) -> None:
     if form is Format.table:
         rows = [{"part": part, "parameters": f"{count:,}"} for part, count in system.parameters_by_part().items()]
         listing([*rows, {"part": "all", "parameters": f"{system.parameters():,}"}], form, "part")
+        if saved := ", ".join(f"{path} {quantity(count)}" for path, count in savings(system)):
+            echo(f"  Parameters that half of a knob would save: {saved}")
         gradients = exchanged(system)
         for line in _printed(system):
             echo(f"  {line}")
@@ -113,6 +116,22 @@ def _print_system(system: "System", form: Format) -> None:
             f"of {quantity(system.tokens_per_step())} tokens, forward and backward{means}"
         )
     listing([{"knob": k, "value": v, "meaning": docs[k].description or ""} for k, v in knobs.items()], form, "knob")
+
+
+def savings(system: "System") -> list[tuple[str, int]]:
+    """The three knobs of which half saves most parameters, and how many, from most to least."""
+    from lightning_modules.config import ConfigError, flat
+
+    saved: dict[str, int] = {}
+    for path, value in flat(system).items():
+        sizes = value if isinstance(value, tuple) else (value,)
+        if not path.startswith(("model.", "data.tokenizer.vocab_size")) or not all(type(one) is int for one in sizes):
+            continue
+        half = [max(1, one // 2) for one in sizes]
+        with contextlib.suppress(ConfigError):
+            smaller = system.but(**{path: half if isinstance(value, tuple) else half[0]})
+            saved[path] = system.parameters() - smaller.parameters()
+    return sorted(((path, count) for path, count in saved.items() if count > 0), key=lambda item: -item[1])[:3]
 
 
 def _printed(system: "System") -> list[str]:

@@ -295,9 +295,9 @@ def plan(grid: Grid, scale: str, *, records: Records | Snapshot | None = None, *
     seeds, filters, knobs = request.get("seeds"), request.get("filters"), request.get("set") or {}
     _check_arguments(grid, scale, seeds, filters)
     seeds = None if seeds == grid.looks_at(scale)[0] else seeds
-    grid = _with(grid, scale, knobs)
     layout = grid_cells.layout(grid, scale, request.get("axes"))
     kept = _kept(layout, scale, filters or {})
+    grid = _with(grid, scale, knobs, kept)
     _check_size(grid, scale, len(kept), seeds)
     surveyed = dict(records.survey()) if records else {}
     with _no_collection():
@@ -423,19 +423,22 @@ def _check_size(grid: Grid, scale: str, cells: int, seeds: int | None) -> None:
         raise ConfigError([f"{text} or values, or keep part of the grid with a filter"])
 
 
-def _with(grid: Grid, scale: str, knobs: Mapping[str, Any]) -> Grid:
+def _with(grid: Grid, scale: str, knobs: Mapping[str, Any], kept: Sequence[Values]) -> Grid:
     """The grid with some knobs set at a scale.
 
     Raises:
-        ConfigError: If the grid varies one of the knobs, or one is a part of its file.
+        ConfigError: If one of the knobs is an axis or set by an arm of the combinations that are kept, or is a part of
+            the grid's file.
     """
-    varies, parts = grid_cells.varied(grid), {*Grid.model_fields, *Scale.model_fields} - {*System.model_fields}
+    parts = {*Grid.model_fields, *Scale.model_fields} - {*System.model_fields}
+    chosen = {(path, value) for values in kept for path, value in values.items() if path in grid.variants}
+    arms = {knob: value for path, value in sorted(chosen) for knob in grid.variants[path][value]}
     text = "is no knob but a part of the grid's file: write it there"
     if wrong := [Problem(name, text) for name in knobs if name in parts]:
         raise ConfigError(wrong)
-    wrong = [
-        Problem(path, f"varies in '{grid.name}' and cannot be set for all cells") for path in knobs if path in varies
-    ]
+    text = f"varies in '{grid.name}' and cannot be set for all cells"
+    wrong = [Problem(path, f"{text}: give its values by `axes`") for path in knobs if path in grid.axes]
+    wrong += [Problem(p, f"{text}, as '{arms[p]}' sets it: leave such arms out by `axes`") for p in knobs if p in arms]
     if wrong:
         raise ConfigError(wrong)
     own = grid.scales[scale]

@@ -23,7 +23,9 @@ def check_layers(chosen: Sequence[int], model: Backbone, start: Backbone) -> Non
     ours, theirs = only(model, Transformer, _KNOB), only(start, Transformer, _KNOB)
     wrong = []
     if len(chosen) != ours.num_layers:
-        wrong.append(f"names {len(chosen)} layers, and model.num_layers is {ours.num_layers}: name one for each layer")
+        some = [n * (theirs.num_layers - 1) // max(1, ours.num_layers - 1) for n in range(ours.num_layers)]
+        each = f"name one for each layer, such as {some}. For random weights set training.start to {{}} and this to []"
+        wrong.append(f"names {len(chosen)} layers, and model.num_layers is {ours.num_layers}: {each}")
     if absent := [layer for layer in chosen if not 0 <= layer < theirs.num_layers]:
         wrong.append(
             f"has {', '.join(map(str, absent))}, and the model in training.start has the layers 0 to "

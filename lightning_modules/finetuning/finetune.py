@@ -82,9 +82,9 @@ class Finetune(pl.LightningModule):
         """The outputs for a batch."""
         return self.head(self.backbone(example), example)
 
-    def teach(self, teacher: TaskTeacher) -> None:
+    def teach(self, teacher: "Finetune | TaskTeacher") -> None:
         """Gives the training its teacher, which is no part of the module."""
-        self._teachers = [teacher]
+        self._teachers = [TaskTeacher(teacher.backbone, teacher.head)]
 
     def terms(self, encoded: Encoded, example: Example) -> Terms:
         """The task's loss, that of the teacher's answers, those of objectives, and the penalty on weights of layers."""

@@ -1,6 +1,6 @@
 """Pretraining objectives, one per file; a system names those it uses.
 
-To add an objective, write a subclass of `Objective` in a new file, and add a field for it here with the default None.
+``docs/how-to/objective.md`` names every place of a new one.
 """
 
 from collections.abc import Iterator

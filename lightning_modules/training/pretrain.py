@@ -15,6 +15,8 @@ from lightning_modules.batch import Encoded, Example
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.objectives import Objectives
 from lightning_modules.objectives.distillation import Taught, Teacher
+from lightning_modules.objectives.objective import own_heads
+from lightning_modules.objectives.vocabulary_head import vocabulary_head
 from lightning_modules.training import ranks, shards
 from lightning_modules.training.averaging import MeanWeights, is_nonmonotone
 from lightning_modules.training.carries import Carries
@@ -71,9 +73,26 @@ class Pretrain(pl.LightningModule):
         self._evaluated, self._sums = self.heldout_carries(), dict[str, tuple[float, float]]()
         self._teachers: list[Teacher] = []  # in a list, so that weights, checkpoints and optimiser know nothing of it
 
-    def teach(self, teacher: Teacher) -> None:
-        """Gives the training its teacher, which is no part of the module."""
-        self._teachers = [teacher]
+    def teach(self, teacher: "Pretrain") -> None:
+        """Gives a distillation its teacher: a built system with its weights. It is no part of this module.
+
+        Raises:
+            ConfigError: If nothing is distilled here, or the teacher has no head for masked words, or one of another
+                vocabulary, or states of another width.
+        """
+        settings, knob = self.objectives.taught, "objectives.distillation"
+        if settings is None:
+            raise ConfigError([Problem(knob, "is not in use here, so no teacher is heard")])
+        if "mlm" not in getattr(teacher, "heads", {}):
+            text = "has no head for masked words: `teach` takes a built system with objectives.mlm"
+            raise ConfigError([Problem(f"{knob}.teacher", f"{type(teacher).__name__} {text}")])
+        own, other = (vocabulary_head(own_heads(module.heads, "mlm")) for module in (self, teacher))
+        pieces, needed = (len(head.get_parameter("bias")) for head in (other, own))
+        width, student = (head.get_parameter("dense.weight").shape[1] for head in (other, own))
+        if pieces != needed or (settings.cosine and width != (settings.projection or student)):
+            text = f"has {pieces:,} pieces and states of {width:,}. Here they are {needed:,}"
+            raise ConfigError([Problem(f"{knob}.teacher", f"{text} and {settings.projection or student:,}")])
+        self._teachers = [Teacher(teacher.backbone, teacher.heads)]
 
     def heldout_carries(self) -> Carries:
         """What an evaluation carries, nothing yet: it has its own, and leaves that of training as it is."""

@@ -233,17 +233,23 @@ def test_the_folder_of_results_has_one_name(words):
 
 
 def printed():
-    """Every command line that the documents print, in blocks and within sentences."""
+    """Page -> every command line that it prints, in blocks and within sentences: guides, files of grids, --help."""
     docs = project() / "docs"
     guides = [path for path in sorted(docs.rglob("*.md")) if not path.is_relative_to(docs / "generated")]
-    for path in (project() / "README.md", project() / "CONTRIBUTING.md", *guides):
+    of_grids = sorted(grids.available().values())
+    for path in (project() / "README.md", project() / "CONTRIBUTING.md", *guides, *of_grids):
         text = path.read_text(encoding="utf-8")
-        blocks = "\n".join(re.findall(r"^```(?:bash|sh)?\n(.*?)^```", text, re.DOTALL | re.MULTILINE)).splitlines()
-        lines = [*blocks, *re.findall(r"`(ablations [^`]+)`", text)]
-        yield from {re.split(r"#| > ", line)[0].strip() for line in lines if line.startswith("ablations ")}
+        blocks = "\n".join(re.findall(r"^ *```(?:bash|sh)?\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE)).splitlines()
+        lines = [*map(str.strip, blocks), *re.findall(r"`(ablations [^`]+)`", text)]
+        said = (re.split(r"#| > ", line)[0].strip() for line in lines if line.startswith("ablations "))
+        yield path.name, list(dict.fromkeys(said))
+    yield "--help", [command.epilog.removeprefix("Example: ") for command in COMMANDS.values() if command.epilog]
 
 
-@pytest.mark.parametrize("line", sorted({*printed()}))
+PRINTED = dict(printed())
+
+
+@pytest.mark.parametrize("line", sorted({line for lines in PRINTED.values() for line in lines}))
 def test_every_command_line_of_the_documents_is_complete(line):
     """As printed: no option is unknown and none is missing. A name alone, as in this sentence, only has to exist."""
     said = shlex.split(line)[1:]
@@ -251,6 +257,36 @@ def test_every_command_line_of_the_documents_is_complete(line):
     rest = said[len(name) :]
     if rest:
         COMMANDS[name].make_context(name[-1], rest)
+
+
+PLANNED = ("plan", "run", "new", "check", "params", "diff", "knobs")  # what trains nothing, `run` with --dry-run
+# what a reader puts there himself, such as GRID or a path; what needs a GPU; knobs that their pages write first
+ELSEWHERE = re.compile(r"\b[A-Z]{3,}\b(?!=)|\.\.\.|/|runs_per_device|embedding_factor|objectives\.rtd")
+
+
+@pytest.mark.slow
+def test_what_is_printed_can_be_planned_page_by_page(tmp_path, monkeypatch):
+    """A grid that a page makes is there for the lines below it."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "corpus").mkdir()
+    for name in "ab":
+        (tmp_path / "corpus" / f"{name}.txt").write_text("The sea was calm.\n" * 99, encoding="utf-8")
+    known, wrong, count = grids.available(), [], 0
+    for page, lines in PRINTED.items():
+        (home := tmp_path / "grids" / page).mkdir(parents=True)
+        monkeypatch.setattr(grids, "home", lambda home=home: home)
+        monkeypatch.setattr(
+            grids, "available", lambda home=home: known | {path.stem: path for path in home.glob("*.yaml")}
+        )
+        for said in [shlex.split(line)[1:] for line in lines if not ELSEWHERE.search(line.partition(" --set")[0])]:
+            if len(said) < 2 or said[0] not in PLANNED:
+                continue
+            ended = CliRunner().invoke(cli.app, [*said, *["--dry-run"] * (said[0] == "run")])
+            count += 1
+            if ended.exit_code:
+                wrong.append(f"{page}: {shlex.join(said)}: {ended.output or ended.exception!r}")
+    assert not wrong, "\n".join(wrong)
+    assert count > 40
 
 
 def test_the_plan_says_what_claims_can_show_as_the_readme_prints_it(call):

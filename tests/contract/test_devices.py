@@ -16,7 +16,6 @@ from torch.utils._pytree import tree_leaves
 from lightning_modules.batch import Example
 from lightning_modules.finetuning.run import FinetuningRun
 from lightning_modules.objectives import Objectives
-from lightning_modules.objectives.distillation import Teacher
 from lightning_modules.systems import ROBERTA_BASE, SYSTEMS
 from lightning_modules.tasks import TASKS, FineTuning, Task, pins
 from lightning_modules.tasks.reading.passages import Question
@@ -93,7 +92,7 @@ def pretraining_step(system):
     module.trainer = Accumulating()
     if system.objectives.taught:
         other = system.parents()["teacher"].system.build(seed=1)
-        module.teach(Teacher(other.backbone, other.heads))
+        module.teach(other)
     tokens = make_tokens(8, 16, 128, padding=4)
     example = system.objectives.corrupt(Example.of(tokens), make_draws(8), make_vocabulary(128))
     step(module, example)

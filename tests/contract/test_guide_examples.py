@@ -1,14 +1,19 @@
 """The pages of how-to teach with names that are free, and with code that runs as it is printed."""
 
 import re
+import textwrap
 from fnmatch import fnmatch
 from typing import get_args
 
 import pytest
+from pytorch_lightning import Trainer
 
 from ablations.claims.outcomes import Reason
+from ablations.claims.published_claims import claims
+from ablations.core import strict_yaml
 from ablations.core.disk.reading import Flaw
 from ablations.planning import grids, new_grid
+from ablations.planning.checks.grid_checks import known_knobs
 from ablations.schema.record import Outcome
 from lightning_modules.backbones.settings import StackSettings
 from lightning_modules.places import project
@@ -56,6 +61,18 @@ def test_the_figures_of_a_convolution_are_those_that_its_page_computes():
     assert all(f"{count:,}" in text for count in counts)
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*log_every_n_steps.*", "ignore:.*does not have many workers.*")
+def test_plain_lightning_trains_as_its_page_shows(monkeypatch, tmp_path):
+    """One step of each training, the student's among them."""
+    monkeypatch.chdir(tmp_path)
+    short = {"max_steps": 1, "limit_val_batches": 0, "accelerator": "cpu", "enable_progress_bar": False}
+    monkeypatch.setattr("pytorch_lightning.Trainer", lambda **given: Trainer(**given | short))
+    names = run("lightning.md")
+    assert names["student"].model.num_layers == 2
+    assert names["module"].global_step == 1
+
+
 PAGES = [*GUIDES.glob("*.md"), *(project() / "docs").glob("*.md")]
 OF_THE_SITE = {"docs/index.md", "docs/api_introduction.md"}
 
@@ -74,6 +91,26 @@ def test_plain_lightning_is_what_the_readme_shows():
     guide = (GUIDES / "lightning.md").read_text(encoding="utf-8")
     assert shown
     assert [block for block in re.findall("```python.+?```", shown[1], re.DOTALL) if block not in guide] == []
+
+
+def named(value):
+    """The dotted names of what YAML holds: keys at any depth."""
+    if isinstance(value, dict):
+        yield from (key for key in value if "." in str(key))
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from named(inner)
+
+
+def test_the_yaml_of_the_guides_is_read_and_names_what_there_is():
+    known, wrong, count = {*known_knobs(), *claims(), "objectives.rtd"}, [], 0  # the last one its page adds
+    for page in sorted(GUIDES.glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        for block in re.findall(r"^ *```yaml\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL):
+            names = set(named(strict_yaml.value(textwrap.dedent(block))))
+            count += len(names)
+            wrong += [f"{page.name}: {name}" for name in sorted(names - known)]
+    assert not wrong, wrong
+    assert count > 40
 
 
 def rows(page, heading):

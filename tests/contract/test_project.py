@@ -1,7 +1,6 @@
 """Promises that hold over everything on disk: packages, sizes, dependencies, notebooks, documents."""
 
 import ast
-import random
 import re
 import subprocess
 import sys
@@ -18,10 +17,11 @@ from papermill.parameterize import parameterize_notebook
 import ablations
 from ablations.core import notebooks
 from ablations.planning import grids
+from ablations.study import Study
 from lightning_modules.config import ConfigError
 from lightning_modules.data.corpora.made import Language
 from lightning_modules.places import project
-from tests.depth import SEED, depth
+from tests.depth import NIGHTLY
 
 ROOT = project()
 SOURCES = sorted(
@@ -138,13 +138,20 @@ def test_every_notebook_of_a_grid_ends_with_something_to_go_on_from(name):
     assert figure.startswith("axes = ")
 
 
-def test_what_the_texts_of_grids_suggest_can_be_done():
-    texts = {name: text for name in grids.available() if (text := grids.read(name).about)}
-    for name in random.Random(SEED).sample(list(texts), depth(3, len(texts))):
-        blocks = re.findall(r"^```python\n(.*?)^```", texts[name], re.MULTILINE | re.DOTALL)
+def test_what_the_texts_of_grids_suggest_can_be_done(monkeypatch):
+    """Each study resolves its cells; by night it prints the plan, too."""
+    if not NIGHTLY:
+        monkeypatch.setattr(Study, "plan", lambda study: study.resolve())
+    texts, wrong = {name: text for name in grids.available() if (text := grids.read(name).about)}, []
+    for name, text in texts.items():
+        blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
         assert f'ablations.open("{name}"' in "".join(blocks[-1].split()), name
-        for block in blocks:
-            exec(block, {"ablations": ablations})
+        try:
+            for block in blocks:
+                exec(block, {"ablations": ablations})
+        except (ConfigError, TypeError) as error:
+            wrong.append(f"{name}: {error}")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_the_entropies_in_a_text_are_those_of_its_language():

@@ -3,11 +3,12 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from pytorch_lightning import Trainer
+from torch.utils.data import DataLoader
 
 from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError, identity
 from lightning_modules.layers.divergence import summed_divergence
-from lightning_modules.objectives.distillation import Teacher
 from lightning_modules.pretraining import fit
 from lightning_modules.training.recorder import CHECKPOINT, Interrupted
 from lightning_modules.training.weights import WEIGHTS, load_weights
@@ -103,7 +104,7 @@ def test_a_student_that_equals_its_teacher_has_nothing_to_learn(deep, positions)
     changes = {**DROPOUTS, "objectives.mlm.weight": 0.0, f"{TAUGHT}.positions": positions}
     system = student_of(deep, (0, 1, 2), **changes)
     module, same = system.build(0), system.build(0)
-    module.teach(Teacher(same.backbone, same.heads))
+    module.teach(same)
     terms = _terms(module, _batch(system))
     assert terms.keys() == {"kl", "cosine"}
     assert float(terms["kl"][0].detach()) == 0.0
@@ -121,7 +122,7 @@ def test_the_terms_of_a_step_are_those_of_the_released_code(deep):
     with torch.no_grad():
         for parameter in other.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
-    module.teach(Teacher(other.backbone, other.heads))
+    module.teach(other)
     example = _batch(system)
     terms = _terms(module, example)
     mask = example.inputs.real
@@ -151,7 +152,7 @@ def test_the_terms_of_a_step_are_those_of_the_released_code(deep):
 def test_a_weight_of_0_leaves_its_term_out(deep, changes, left):
     system = student_of(deep, **changes)
     module, same = system.build(0), deep.build(1)
-    module.teach(Teacher(same.backbone, same.heads))
+    module.teach(same)
     assert _terms(module, _batch(system)).keys() == left
 
 
@@ -238,7 +239,7 @@ def test_a_narrow_student_has_a_projection(deep, trained, tmp_path):
         ({f"{TAUGHT}.teacher": {"modell": 8}}, r"distillation\.teacher\.modell: there is no such knob"),
         ({f"{TAUGHT}.teacher": {"seed": -1}}, r"distillation\.teacher\.seed: must be a whole number"),
         ({"objectives.mlm": None, "objectives.lm": {}, START: {}, LAYERS: []}, r"teaches the head for masked words"),
-        ({LAYERS: [0]}, r"start_layers: names 1 layers, and model\.num_layers is 2"),
+        ({LAYERS: [0]}, r"start_layers: names 1 layers, and model\.num_layers is 2: .* such as \[0, 2\]"),
         ({LAYERS: [0, 3]}, r"start_layers: has 3, and the model in training\.start has the layers 0 to 2"),
         ({START: {}}, r"start_layers chooses layers of another model, and start is empty"),
     ],
@@ -254,3 +255,38 @@ def test_missing_weights_are_refused_with_their_role(deep, trained, tmp_path):
     with pytest.raises(ConfigError, match=r"training\.start needs the weights"):
         fit(student_of(deep), 0, tmp_path / "student", teacher=trained)
     assert not (tmp_path / "student" / CHECKPOINT).exists()
+
+
+def test_the_page_of_lightning_trains_a_student_of_a_built_teacher(deep):
+    """In any Trainer: the student of a built system learns, and the teacher does not."""
+    bert, student = deep.build(1), student_of(deep, (), **DROPOUTS)
+    module, batches = student.build(0), [_batch(student)] * 8
+    before = {name: tensor.clone() for name, tensor in bert.state_dict().items()}
+    first = sum(float(total.detach()) for total, *_ in _terms_of(module, bert, batches[0]).values())
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "accelerator": "cpu"}
+    trainer = Trainer(max_steps=8, enable_model_summary=False, **quiet)
+    trainer.fit(module, *[DataLoader(batches, None)] * 2)
+    assert sum(float(total.detach()) for total, *_ in _terms(module.eval(), batches[0]).values()) < first
+    assert all(torch.equal(tensor, before[name]) for name, tensor in bert.state_dict().items())
+
+
+def _terms_of(module, teacher, example):
+    module.teach(teacher)
+    return _terms(module, example)
+
+
+def test_what_cannot_teach_is_refused_where_it_is_given(deep):
+    module = student_of(deep).build(0)
+    reader = deep.but(
+        **{"objectives.mlm": None, "objectives.lm.direction": "left_to_right", "model.direction": "left_to_right"}
+    )
+    for teacher, message in (
+        (torch.nn.Linear(2, 2), "teacher: Linear has no head for masked words"),
+        (reader.build(0), "teacher: Pretrain has no head for masked words"),
+        (deep.but(**{"data.tokenizer.vocab_size": 300}).build(0), "teacher: has 300 pieces and states of 16. Here"),
+        (deep.but(**{"model.hidden_size": 32}).build(0), "pieces and states of 32. Here"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            module.teach(teacher)
+    with pytest.raises(ConfigError, match=r"objectives\.distillation: is not in use here"):
+        deep.build(0).teach(deep.build(1))

@@ -308,3 +308,16 @@ def test_plans_say_how_many_parameters_are_embeddings_where_cells_differ_in_it(t
     assert (rows["embeddings"] == sizes * 128 + 2 * 128).all(), "the table and its LayerNorm; positions are rotary"
     assert "of which embeddings" in study.plan().text
     assert "of which embeddings" not in Study("masking_ratio", "laptop", results_dir=tmp_path).plan().text
+
+
+def test_params_says_what_stayed_large_in_a_small_model():
+    """Of an ELMo of 64 units: the cells, the filters of characters and the width of words."""
+    changes = {"model.hidden_size": 64}
+    shown = CliRunner().invoke(app, ["params", "elmo", "--set", "model.hidden_size=64"]).output
+    (line,) = [line for line in shown.splitlines() if "half of a knob would save" in line]
+    for path, half in (("model.cell_size", 2048), ("model.embedding_size", 256)):
+        saved = (
+            SYSTEMS["elmo"].but(**changes).parameters() - SYSTEMS["elmo"].but(**changes, **{path: half}).parameters()
+        )
+        assert f"{path} {saved / 1e6:.3g} M" in line
+    assert "model.characters.filters" in line

@@ -371,6 +371,17 @@ def test_a_run_of_a_plan_is_a_plain_value(tmp_path):
     assert Run.read(json.loads(json.dumps(run.to_dict()))) == run
 
 
+def test_a_knob_that_arms_set_can_be_set_where_these_are_left_out():
+    """Of six translators one alone has a number of steps of its own, and an axis is never set."""
+    grid, steps, rest = grids.read("translation_start"), {"training.steps": 12}, ["random", "decoder"]
+    found = plan(grid, "smoke", set=steps, axes={"start": rest})
+    assert [cell.system.training.steps for cell in found.cells] == [12, 12]
+    with pytest.raises(ConfigError, match=r"training\.steps: varies in .* as 'random, same FLOPs' sets it: leave"):
+        plan(grid, "smoke", set=steps)
+    with pytest.raises(ConfigError, match=r"masking\.rate: varies in .*: give its values by `axes`"):
+        plan(grids.read("masking_ratio"), "smoke", set={"objectives.mlm.masking.rate": 0.3})
+
+
 def test_a_knob_is_set_in_every_cell(tmp_path):
     grid = grids.read(tiny.grid(tmp_path))
     usual, changed = plan(grid, "smoke"), plan(grid, "smoke", set={"training.clip_norm": 0.5})
