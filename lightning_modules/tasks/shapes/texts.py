@@ -318,7 +318,9 @@ class Texts(Shape):
         if not self.labels:
             return {name: METRICS[name].description for name in ("spearman", "pearson")}
         known = {name: metric.description for name, metric in METRICS.items() if name != "f1" or self.classes == 2}
-        return known | {"mismatched_accuracy": "accuracy on dev examples of genres that do not occur in training, 0 to 1"}
+        return known | {
+            "mismatched_accuracy": "accuracy on dev examples of genres that do not occur in training, 0 to 1"
+        }
 
     @property
     def methods(self) -> dict[str, str]:
