@@ -161,7 +161,7 @@ class Spans(Shape):
         return row.context
 
     @property
-    def measures(self) -> dict[str, str]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def measures(self) -> dict[str, str]:
         """F1 and exact match; all if a passage may lack the answer."""
         return {name: _MEASURES[name] for name in (_MEASURES if self.unanswerable else ("f1", "exact_match"))}
 

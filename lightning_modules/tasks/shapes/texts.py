@@ -313,7 +313,7 @@ class Texts(Shape):
     parts = ("mismatched",)
 
     @property
-    def measures(self) -> dict[str, str]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def measures(self) -> dict[str, str]:
         """Correlations of real numbers; of classes all, but F1 asks for one of two."""
         if not self.labels:
             return {name: METRICS[name].description for name in ("spearman", "pearson")}
