@@ -77,7 +77,7 @@ class Launch:
         execution: How pretrainings are executed.
         until: A moment of the monotonic clock: no run begins whose estimate ends later, unless it takes longer than
             all the time from now on. None for no limit.
-        again: What the plan was asked, as `planning.plan.Request` with a ``slice``, by which jobs that outlive this
+        again: What the plan overrides (`planning.plan.Request`) and its ``slice``, by which jobs that outlive this
             process make it again. None where none does.
 
     Attributes:
