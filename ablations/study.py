@@ -8,7 +8,6 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,7 +32,7 @@ from ablations.running import estimate
 from ablations.running.execute import Asked, Summary, execute_phases
 from ablations.running.progress import display
 from ablations.schema.cell import Cell
-from ablations.schema.grid import FINETUNING, MEASURING, PARENTS, START, Grid
+from ablations.schema.grid import FINETUNING, MEASURING, PARENTS, START
 from ablations.schema.record import Record
 from lightning_modules import places
 from lightning_modules.config import ConfigError, Problem, as_data, did_you_mean, diff
@@ -286,7 +285,7 @@ class Study:
             loggers.check(logger)
             execution = replace(execution, logger=logger, curves=str(places.cache() / "curves"))
         self._check_page()
-        again = partial(_again, self.grid, self.scale, self._request, dict(slice or {}))
+        again = {**self._request, "slice": dict(slice or {})}
         how = {"retries": retries, "watch": display, "execution": execution, "until": until, "again": again}
         return execute_phases(lambda: self.resolve().sliced(slice or {}), self.records, executor, **how)
 
@@ -434,11 +433,6 @@ class Study:
         written = publish(self.source, self.resolve(), self.records)
         lines = "\n".join(f"* {markdown_code(_shown_path(path))}" for path in written.values())
         return Shown(f"Written:\n\n{lines}")
-
-
-def _again(grid: Grid, scale: str, request: dict[str, Any], slice: dict[str, Any], records: Records) -> Plan:
-    """The plan of a study from the records as they are; jobs call it that outlive the process of the study."""
-    return plan(grid, scale, **request, records=records).sliced(slice)
 
 
 def _unit(name: str) -> str:

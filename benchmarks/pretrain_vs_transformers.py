@@ -291,7 +291,7 @@ class Side:
     program: ClassVar[str] = __file__
 
     def __init__(self, name: str, arguments: argparse.Namespace) -> None:
-        chosen = {key: value for key, value in vars(arguments).items() if value not in (None, False)}
+        chosen = {key: value for key, value in vars(arguments).items() if value is not None and value is not False}
         chosen |= {"began": time.time()}
         given = [f"--{key.replace('_', '-')}={value}" for key, value in chosen.items() if value is not True]
         self.name, self.errors = name, arguments.folder / f"{name}.txt"

@@ -53,8 +53,9 @@ class Estimate:
 
     @property
     def error(self) -> float | None:
-        """The standard error of the value."""
-        return None if self.variance is None else math.sqrt(self.variance)
+        """The standard error of the value; None where either is not known, as of a score that is no number."""
+        variance = math.nan if self.variance is None else self.variance
+        return None if math.isnan(self.value + variance) else math.sqrt(variance)
 
     @property
     def df(self) -> float | None:

@@ -61,8 +61,7 @@ def completed(records: Mapping[str, Record]) -> Completed:
 
 def _names(task: Task) -> list[str]:
     """The metrics that a record of a task has: its own, and that of the majority class."""
-    known = [metric for metric in task.metrics if metric in task.shape.measures]
-    return [f"{task.name}.{metric}" for metric in (*known, *(f"{metric}.majority" for metric in known[:1]))]
+    return [f"{task.name}.{metric}" for metric in (*task.metrics, f"{task.main}.majority")]
 
 
 def _computed(record: Record, task: Task, dev: Any) -> dict[str, float]:
@@ -70,7 +69,7 @@ def _computed(record: Record, task: Task, dev: Any) -> dict[str, float]:
     answers = unpack(record.examples[_ANSWER])
     if dev is None or len(answers) != len(dev):
         return {}
-    scored = task.shape.score(answers, dev, [metric for metric in task.metrics if metric in task.shape.measures])
+    scored = task.shape.score(answers, dev, task.metrics)
     if any(scored.kept.get(name) != packed for name, packed in record.examples.items() if name != PROBABILITY):
         return {}
     return {f"{task.name}.{metric}": value for metric, value in scored.metrics.items()}

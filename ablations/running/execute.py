@@ -17,7 +17,7 @@ from ablations.running.engines.ray import Ray
 from ablations.running.engines.slurm import Slurm
 from ablations.running.executor import Executor
 from ablations.running.inline import Inline
-from ablations.running.launch import Event, Launch, OnEvent, Resolve
+from ablations.running.launch import Event, Launch, OnEvent
 from ablations.running.launchers import registered
 from ablations.running.local import Local
 from ablations.running.signals import TimeUp, ending, limited
@@ -89,7 +89,7 @@ def execute(
     on_event: OnEvent = lambda event: None,
     execution: Execution = ALONE,
     until: float | None = None,
-    again: Resolve | None = None,
+    again: Mapping[str, Any] | None = None,
 ) -> Summary:
     """Makes every pending run of a plan.
 
@@ -104,8 +104,8 @@ def execute(
         until: A moment of the monotonic clock. No run begins whose estimate ends later, unless it takes longer than all
             the time from now on. At that moment the active ones write their checkpoints and stop; `Summary.left` counts
             what is left. None for no limit.
-        again: Makes the plan from the records again, for jobs that outlive this process: so they go on to the runs that
-            follow a search. It is pickled. None if they are to make the runs of this plan alone.
+        again: See `Launch`: so jobs that outlive this process go on to the runs that follow a search. None if they are
+            to make the runs of this plan alone.
 
     Raises:
         ConfigError: For an unknown executor, an unknown option, an engine that cannot make the runs; for an execution
@@ -129,7 +129,8 @@ def execute(
         notes = _prepare_text(plan, records)
         with contextlib.suppress(TimeUp), limited(until):
             engine.run(launch)
-    return replace(launch.finish(), notes=notes)
+    summary = launch.finish()
+    return replace(summary, notes=[*notes, *summary.notes])
 
 
 def execute_phases(
@@ -141,7 +142,7 @@ def execute_phases(
     watch: Callable[[Plan], AbstractContextManager[OnEvent]],
     execution: Execution = ALONE,
     until: float | None = None,
-    again: Resolve | None = None,
+    again: Mapping[str, Any] | None = None,
 ) -> Summary:
     """Executes a plan and, as long as that completes or extends searches, the plan that follows from them.
 

@@ -6,7 +6,7 @@ import math
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +14,7 @@ from typing import Any, Literal
 from filelock import Timeout
 
 from ablations.core import provenance
+from ablations.core.disk import bars
 from ablations.core.store import Damage, Records
 from ablations.planning import cost as costing
 from ablations.planning.plan import Plan
@@ -26,6 +27,7 @@ from ablations.schema.record import PASSING, Outcome, Record
 from ablations.schema.run import Run
 from lightning_modules import cached
 from lightning_modules.files import is_full, read
+from lightning_modules.measures import heldout_text
 from lightning_modules.places import cache
 from lightning_modules.training.execution import ALONE, Execution
 
@@ -61,7 +63,6 @@ class Event:
 
 
 OnEvent = Callable[[Event], None]
-Resolve = Callable[..., Plan]  # of the keyword ``records``
 
 
 class Launch:
@@ -76,7 +77,8 @@ class Launch:
         execution: How pretrainings are executed.
         until: A moment of the monotonic clock: no run begins whose estimate ends later, unless it takes longer than
             all the time from now on. None for no limit.
-        again: Makes the plan from the records again, in another process. None where no job outlives this one.
+        again: What the plan overrides (`planning.plan.Request`) and its ``slice``, by which jobs that outlive this
+            process make it again. None where none does.
 
     Attributes:
         is_sharing: Whether runs have the memory of a device in common.
@@ -92,7 +94,7 @@ class Launch:
         on_event: OnEvent,
         execution: Execution = ALONE,
         until: float | None = None,
-        again: Resolve | None = None,
+        again: Mapping[str, Any] | None = None,
     ) -> None:
         self.until, self.again = until, again
         self.plan, self.records, self.retries, self.deadline = plan, records, retries, deadline
@@ -371,6 +373,18 @@ class Launch:
             return exit_codes.DISK_FULL
         return exit_codes.RECORDED
 
+    def _uncounted(self) -> list[str]:
+        """Why what counting reaches is not kept, where a run failed to compute it; each reason once."""
+        reasons: dict[str, None] = {}
+        for run in self.plan.runs:
+            with contextlib.suppress(FileNotFoundError):  # it did not fail
+                reason = (self.records.work_folder(run.id) / worker.UNCOUNTED).read_text(encoding="utf-8")
+                names = [bars.name(run, target) for target in heldout_text.targets(run.system)]
+                if not all(bars.is_kept(self.records.folder, name) for name in names):
+                    reasons[reason] = None
+        again = f"`ablations bars {self.plan.grid.name} --scale {self.plan.scale}` computes it"
+        return [f"What counting reaches is not kept ({reason}): {again}" for reason in reasons]
+
     def finish(self) -> Summary:
         """The summary, read from the store. Of a run left for want of time, that an attempt died is no end."""
         waiting = {*self.left, *self.shares, *self.todo} if self.until is not None else set()
@@ -391,5 +405,6 @@ class Launch:
         self.summary.failures = list(failures.values())
         self.summary.outcomes = dict(Counter(names.values()))
         self.summary.left = sum(names[run_id] == "missing" for run_id in waiting)
+        self.summary.notes += self._uncounted()
         self.summary.seconds = time.monotonic() - self.started
         return self.summary

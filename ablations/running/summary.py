@@ -54,7 +54,7 @@ class Summary:
         problems: Problems beyond single runs (disk full), one sentence each.
         seconds: Wall time.
         failures: Why runs of the plan have no result, each reason once.
-        notes: What runs were made without, a sentence each.
+        notes: What runs were made without, and what is not kept with them, a sentence each.
         left: Runs that are not made because the time was over, or too short for them.
     """
 

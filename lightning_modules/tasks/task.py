@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from lightning_modules.config import ConfigError, did_you_mean
 from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.tasks.shapes.shape import Scored, Shape
 
@@ -30,6 +31,9 @@ class Task:
         files: Where its data come from; by default ``rows.origin``, or None for a task made from a corpus.
         languages: The language of its training texts and that of its dev texts, for models that have embeddings of
             languages; empty where none is stated.
+
+    Raises:
+        ConfigError: For a metric that its shape has not, such as F1 of three classes, with those that fit.
     """
 
     name: str
@@ -44,6 +48,12 @@ class Task:
     settings: Mapping[str, Any] = field(default_factory=dict)
     files: Origin | None = None
     languages: tuple[str, str] | tuple[()] = ()
+
+    def __post_init__(self) -> None:
+        if unknown := [metric for metric in self.metrics if metric not in self.shape.measures]:
+            known, count = self.shape.measures, len(self.shape.labels)
+            of = " of numbers" if self.shape.numbers else f" of {count} labels" * bool(count)
+            raise ConfigError([f"'{self.name}' has no metric '{unknown[0]}'{of}.{did_you_mean(unknown[0], known)}"])
 
     @property
     def main(self) -> str:

@@ -78,8 +78,9 @@ class MeanWeights:
 def is_nonmonotone(losses: Sequence[float], interval: int) -> bool:
     """Whether the last of some held-out losses triggers NT-ASGD (Merity et al. 2018, Algorithm 1).
 
-    It does if it is above the least of those before it, the last ``interval`` of these left out.
+    It does if it is above the least of those before it, the last ``interval`` of these left out. With no more than
+    ``interval`` before it, none is left.
     """
     *before, last = losses
-    earlier = before[: len(before) - interval]
+    earlier = before[: max(0, len(before) - interval)]
     return bool(earlier) and last > min(earlier)

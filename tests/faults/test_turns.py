@@ -2,10 +2,10 @@
 
 import json
 import os
+import pickle
 import signal
 import time
 from collections import Counter
-from functools import partial
 
 import pytest
 
@@ -297,8 +297,8 @@ def test_a_new_launcher_watches_the_jobs_of_a_dead_one(cached, quick):
 def searching(cached, **options):
     """A launch whose plan has an open search of four trials, and what makes the plan again."""
     launch, records = started(cached, extra=SEARCH, rates="[0.15]", **options)
-    launch.again = partial(plan, launch.plan.grid, "smoke")
-    return launch, records, lambda: launch.again(records=records)
+    launch.again = {}
+    return launch, records, lambda: plan(launch.plan.grid, "smoke", records=records)
 
 
 def test_where_no_launcher_lives_a_job_goes_on_to_the_next_phase(cached, quick):
@@ -308,6 +308,30 @@ def test_where_no_launcher_lives_a_job_goes_on_to_the_next_phase(cached, quick):
     assert again().is_finished
     runs = [run for run, _ in of(quick[0])]
     assert len(runs) == len(set(runs)) == 6
+
+
+def test_it_goes_on_to_what_was_asked_of_the_plan_alone(cached, quick):
+    launch, records = started(cached, extra=SEARCH, rates="[0.1, 0.15]")
+    asked = {"seeds": 1}, {"objectives.mlm.masking.rate": 0.15}
+    launch.plan = plan(launch.plan.grid, "smoke", records=records, **asked[0]).sliced(asked[1])
+    launch.again = {**asked[0], "slice": asked[1]}
+    turns, further = written(launch, cached), phases.told(launch, 1, {}, 600.0)
+    assert keeper.Keeper(".", 5.0, 1, further=further)(turns) == (RECORDED, "")
+    following = plan(launch.plan.grid, "smoke", records=records, **asked[0]).sliced(asked[1])
+    assert following.is_finished
+    assert {run for run, _ in of(quick[0])} == {run.id for run in following.runs}
+
+
+def test_what_a_job_knows_is_data_that_runs_no_code(cached, tmp_path):
+    class Made:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "made"),)
+
+    launch, _, _ = searching(cached)
+    assert json.loads(phases.told(launch, 1, {"A": "1"}, 600.0))
+    with pytest.raises(ValueError):
+        phases.further(pickle.dumps(Made()), ())
+    assert not (tmp_path / "made").exists()
 
 
 def test_while_a_launcher_of_the_grid_lives_it_alone_knows_what_follows(cached, quick):
@@ -337,7 +361,7 @@ def test_jobs_that_find_the_same_make_each_run_once(cached, quick):
 
 def test_a_plan_that_cannot_be_made_again_costs_no_record(cached, quick):
     launch, records, _ = searching(cached)
-    launch.again = partial(plan, launch.plan.grid, "no such scale")
+    launch.again = {"filters": {"no.such.axis": 1}}
     turns, further = written(launch, cached), phases.told(launch, 1, {}, 600.0)
     assert keeper.Keeper(".", 5.0, 1, further=further)(turns) == (RECORDED, "")
     assert Counter(one.outcome for one in records.all()) == {"done": 4}

@@ -262,7 +262,7 @@ ROWS = (
         title="SQuAD 2.0: which words of the passage answer the question, if any do?",
         source=_SOURCE_2,
         shape=Spans(unanswerable=True),
-        metrics=tuple(Spans.measures),
+        metrics=Spans(unanswerable=True).usual,
         rows=Squad(
             "2.0", "rajpurkar/squad_v2", otherwise=nearest("squad2_own", "which divides the official dev set in two")
         ),
@@ -275,7 +275,7 @@ ROWS = (
         title="SQuAD 2.0, own split of the dev set: which words of the passage answer the question, if any do?",
         source=_SOURCE_2,
         shape=Spans(unanswerable=True),
-        metrics=tuple(Spans.measures),
+        metrics=Spans(unanswerable=True).usual,
         rows=Divided(Squad("2.0", dev=_ANY)),
         licence="CC BY-SA 4.0",
         own_split="articles of the official dev set, two thirds to train: 6 % of the official questions",

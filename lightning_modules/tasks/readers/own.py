@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from lightning_modules.config import ConfigError, did_you_mean, problems
+from lightning_modules.config import ConfigError, problems
 from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.draws import fraction
 from lightning_modules.tasks.reading.lines import Fault, Line, json_object, made, numbered
@@ -35,10 +35,11 @@ def own(name: str, title: str, shape: Shape, train: str, dev: str = "", held_out
         **fields: Other fields of `Task`, such as ``metrics``, ``settings`` and ``licence``.
 
     Raises:
-        ConfigError: For a metric that the shape lacks, with the nearest.
+        ConfigError: For a metric that does not fit the labels, or is of a part that lines do not name, with what fits.
     """
-    if unknown := [metric for metric in fields.get("metrics", ()) if metric not in shape.measures]:
-        raise ConfigError([f"'{name}' has no metric '{unknown[0]}'.{did_you_mean(unknown[0], shape.measures)}"])
+    if parts := [metric for metric in fields.get("metrics", ()) if metric.rpartition("_")[0] in shape.parts]:
+        usual = ", ".join(shape.usual)
+        raise ConfigError([f"'{name}' has no metric '{parts[0]}': lines of your own name no part. Allowed: {usual}"])
     split = "a dev file of its own" if dev else f"{held_out * 100:g} % of the texts are held out"
     usual = {"source": "own data", "metrics": shape.usual, "licence": "own data", "own_split": f"own data; {split}"}
     return Task(name=name, title=title, shape=shape, rows=Own(name, shape, train, dev, held_out), **(usual | fields))

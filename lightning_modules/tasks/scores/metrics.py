@@ -1,4 +1,4 @@
-"""Metrics of answers. All are better when higher; correlations of constant answers are 0 by convention."""
+"""Metrics of answers. All are better when higher; correlations of constant labels or answers are 0 by convention."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,19 +40,23 @@ def matthews(labels: np.ndarray, answers: np.ndarray) -> float:
     """The correlation of two classifications (Matthews 1975)."""
     from sklearn.metrics import matthews_corrcoef
 
-    return float(matthews_corrcoef(labels, answers))
+    return 0.0 if _is_constant(labels, answers) else float(matthews_corrcoef(labels, answers))
 
 
 def spearman(labels: np.ndarray, answers: np.ndarray) -> float:
     """The correlation of ranks."""
     from scipy.stats import spearmanr
 
-    return 0.0 if np.ptp(answers) == 0 else float(cast(Any, spearmanr(labels, answers)).statistic)
+    return 0.0 if _is_constant(labels, answers) else float(cast(Any, spearmanr(labels, answers)).statistic)
 
 
 def pearson(labels: np.ndarray, answers: np.ndarray) -> float:
     """The linear correlation."""
-    return 0.0 if np.ptp(answers) == 0 else float(np.corrcoef(labels, answers)[0, 1])
+    return 0.0 if _is_constant(labels, answers) else float(np.corrcoef(labels, answers)[0, 1])
+
+
+def _is_constant(*columns: np.ndarray) -> bool:
+    return any(np.ptp(values) == 0 for values in columns)
 
 
 METRICS: dict[str, Metric] = {

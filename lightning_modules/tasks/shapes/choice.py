@@ -246,6 +246,7 @@ class Choice(Shape):
     context: bool = True
     layouts = frozenset(LAYOUTS)
     keeps_answers = taught = True
+    parts = ("middle", "high")
     measures = {
         "accuracy": "share of questions answered correctly, 0 to 1",
         "middle_accuracy": "the same share, questions for middle schools",

@@ -147,7 +147,8 @@ class Shape(ABC):
     """One form of labelled examples and their answers. Shapes are frozen dataclasses.
 
     Attributes:
-        measures: Name of each metric of the shape -> its description, one line. All are better when higher.
+        measures: Name of each metric that fits its labels -> its description, one line. All are better when higher.
+        parts: Parts of a data set with metrics of their own, called ``<part>_<metric>``.
         methods: Name of each baseline -> what tables call it.
         methods_version: Raised when the same examples would give the baselines of this shape alone other scores.
         rows: Rows per item, where texts are read in one order.
@@ -163,7 +164,8 @@ class Shape(ABC):
         line: The keys of an example in a user's own file.
     """
 
-    measures: ClassVar[dict[str, str]]
+    measures: dict[str, str]
+    parts: ClassVar[tuple[str, ...]] = ()
     line: type[OwnLine]
     methods: ClassVar[dict[str, str]] = {"majority": "majority class", "tfidf": "TF-IDF + logistic regression"}
     methods_version: ClassVar[int] = 0

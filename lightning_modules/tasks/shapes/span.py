@@ -103,6 +103,19 @@ class SpanLine(OwnLine):
     answers: tuple[Mark, ...] = required("The marked answers. None if the passage holds no answer.")
 
 
+_MEASURES = {
+    "f1": "word F1 with the best matching marked answer, mean over questions, 0 to 1",
+    "exact_match": "share of answers equal to a marked one except case, punctuation and articles, 0 to 1",
+    "best_f1": "f1 with the no-answer threshold that is best on these questions: optimistic, as published",
+    "best_exact_match": "exact_match with the no-answer threshold that is best on these questions: optimistic",
+    "held_out_f1": "f1 where each half of the questions uses the best threshold of the other half",
+    "held_out_exact_match": "exact_match where each half uses the best threshold of the other half",
+    "has_answer_f1": "f1 over questions with an answer",
+    "has_answer_exact_match": "exact_match over questions with an answer",
+    "no_answer_accuracy": "share of questions without an answer that are left unanswered, 0 to 1",
+}
+
+
 @dataclass(frozen=True)
 class Spans(Shape):
     """Questions about passages.
@@ -122,17 +135,6 @@ class Spans(Shape):
     n_best: int = 20
     layouts = frozenset({"cls_sep", "cls_last"})
     taught = True
-    measures = {
-        "f1": "word F1 with the best matching marked answer, mean over questions, 0 to 1",
-        "exact_match": "share of answers equal to a marked one except case, punctuation and articles, 0 to 1",
-        "best_f1": "f1 with the no-answer threshold that is best on these questions: optimistic, as published",
-        "best_exact_match": "exact_match with the no-answer threshold that is best on these questions: optimistic",
-        "held_out_f1": "f1 where each half of the questions uses the best threshold of the other half",
-        "held_out_exact_match": "exact_match where each half uses the best threshold of the other half",
-        "has_answer_f1": "f1 over questions with an answer",
-        "has_answer_exact_match": "exact_match over questions with an answer",
-        "no_answer_accuracy": "share of questions without an answer that are left unanswered, 0 to 1",
-    }
     methods = {"majority": "most frequent answer", "sliding_window": "sliding window"}
 
     def read(self, rows: Iterable[Question], task: str) -> SpanExamples:
@@ -159,9 +161,9 @@ class Spans(Shape):
         return row.context
 
     @property
-    def usual(self) -> tuple[str, ...]:
-        """F1 and exact match; all measures if a passage may lack the answer."""
-        return tuple(self.measures) if self.unanswerable else ("f1", "exact_match")
+    def measures(self) -> dict[str, str]:
+        """F1 and exact match; all if a passage may lack the answer."""
+        return {name: _MEASURES[name] for name in (_MEASURES if self.unanswerable else ("f1", "exact_match"))}
 
     def problem(self, row: Question) -> str:
         """A missing id, an empty text, or an answer that is not where it is marked."""

@@ -310,9 +310,17 @@ class Texts(Shape):
     tuned: bool = False
     layouts = frozenset(LAYOUTS)
     taught = True
-    measures = {name: metric.description for name, metric in METRICS.items()} | {
-        "mismatched_accuracy": "accuracy on dev examples of genres that do not occur in training, 0 to 1"
-    }
+    parts = ("mismatched",)
+
+    @property
+    def measures(self) -> dict[str, str]:
+        """Correlations of real numbers; of classes all, but F1 asks for one of two."""
+        if not self.labels:
+            return {name: METRICS[name].description for name in ("spearman", "pearson")}
+        known = {name: metric.description for name, metric in METRICS.items() if name != "f1" or self.classes == 2}
+        return known | {
+            "mismatched_accuracy": "accuracy on dev examples of genres that do not occur in training, 0 to 1"
+        }
 
     @property
     def methods(self) -> dict[str, str]:
@@ -386,7 +394,7 @@ class Texts(Shape):
     @property
     def usual(self) -> tuple[str, ...]:
         """Accuracy, or in regression two correlations."""
-        return ("accuracy",) if self.labels else ("spearman", "pearson")
+        return ("accuracy",) if self.labels else tuple(self.measures)
 
     def _label(self, text: str) -> tuple[float, str]:
         """A label from the name or the number of its class, or from a number in regression; and its fault."""

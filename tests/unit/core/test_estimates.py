@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.weightstats import ttost_ind
 
-from ablations.core.estimates import LESS, blocked, linear, residual, satterthwaite, summed
+from ablations.core.estimates import LESS, Estimate, blocked, linear, residual, satterthwaite, summed
 from ablations.core.moderation import Variance, moderated, own_variance
 
 numbers = st.integers(-400, 400).map(lambda k: k / 100)
@@ -169,3 +169,12 @@ def test_residuals_know_neither_blocks_nor_cells():
     assert residual([[1.0, 2.0, 4.0]]) == own_variance([1.0, 2.0, 4.0])
     assert residual([[1.0], [2.0]]) is None
     assert residual([[1.0, 2.0], [3.0, 4.0]]) is None
+
+
+def test_of_a_score_that_is_no_number_nothing_is_known():
+    for noise in (Variance(0.04, 3.0), Variance(0.0, 3.0), Variance(math.nan, 3.0)):
+        for value in (math.nan, 0.3):
+            estimate = Estimate(value, noise, Variance(0.0, math.inf), 4)
+            is_known = not math.isnan(value + noise.value)
+            told = estimate.p, estimate.tail(), estimate.interval().low, estimate.detectable()
+            assert [one is not None for one in told] == [is_known] * 4

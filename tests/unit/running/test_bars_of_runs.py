@@ -3,6 +3,7 @@
 import pytest
 
 from ablations.core import machine
+from ablations.core.bars import complete
 from ablations.core.disk import bars
 from ablations.core.store import Records
 from ablations.running.execute import execute
@@ -55,6 +56,11 @@ def test_a_run_is_done_where_counting_fails(tmp_path, trainings, counted):
     run = planned(tmp_path, records).runs[0]
     assert not bars.is_kept(records.folder, bars.name(run, "mlm"))
     assert "too many pairs" in (records.work_folder(run.id) / LOG).read_text()
+    assert "MemoryError: too many pairs" in str(summary)
+    assert "MemoryError: too many pairs" in str(trained(tmp_path, records)), "as long as it is not kept"
+    counted[1][""] = lambda: None
+    complete(run, records)
+    assert "too many pairs" not in str(trained(tmp_path, records))
 
 
 def test_a_run_that_failed_is_not_counted(tmp_path, trainings, counted):

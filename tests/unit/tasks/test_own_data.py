@@ -11,6 +11,7 @@ import sys
 
 import numpy as np
 import pytest
+from sklearn.metrics import matthews_corrcoef
 
 from lightning_modules.config import ConfigError, identity
 from lightning_modules.data import DataMismatch
@@ -23,7 +24,7 @@ from lightning_modules.tasks.shapes.choice import Choice
 from lightning_modules.tasks.shapes.coreference import Coreference
 from lightning_modules.tasks.shapes.span import Spans
 from lightning_modules.tasks.shapes.tagging import Tagging
-from lightning_modules.tasks.shapes.texts import Texts
+from lightning_modules.tasks.shapes.texts import TextExamples, Texts
 from tests.messages import names
 
 SETTINGS = FineTuning().but(
@@ -291,6 +292,49 @@ def test_a_shape_of_ones_own_is_told_by_its_fields(home, monkeypatch):
 def test_a_metric_that_the_shape_lacks_is_refused_with_the_nearest():
     with pytest.raises(ConfigError, match=r"'mine' has no metric 'accurcy'.*accuracy"):
         row("sentence", metrics=("accurcy",))
+
+
+UNFIT = {  # of three labels, of numbers, of questions that all have answers, of parts that no line names
+    "f1": Texts(("no", "yes", "both")),
+    "accuracy": Texts(),
+    "matthews": Texts(pair=True),
+    "no_answer_accuracy": Spans(),
+    "best_f1": Spans(),
+    "middle_accuracy": Choice(options=3),
+    "mismatched_accuracy": Texts(("no", "yes")),
+}
+
+
+def test_a_metric_that_does_not_fit_the_labels_is_refused_with_what_fits():
+    wrong = []
+    for metric, shape in [*UNFIT.items(), ("f1", Texts())]:
+        try:
+            own("mine", "Mine?", shape, train="train.jsonl", metrics=(*shape.usual, metric))
+        except ConfigError as error:
+            if names(str(error), metric, "mine") and all(fitting in str(error) for fitting in shape.usual):
+                continue
+        wrong.append((metric, shape))
+    assert not wrong
+
+
+def test_any_row_refuses_it_not_only_one_of_own_data():
+    three = own("mine", "Mine?", Texts(("no", "yes", "both")), train="train.jsonl", metrics=("accuracy", "matthews"))
+    with pytest.raises(ConfigError, match="f1"):
+        dataclasses.replace(three, metrics=("f1",))
+
+
+def test_every_metric_that_fits_has_a_value():
+    noise = np.random.default_rng(0)
+    for kind, shape in {"two": SHAPES["pair"], "three": UNFIT["f1"], "numbers": SHAPES["score"]}.items():
+        fitting = tuple(metric for metric in shape.measures if metric.rpartition("_")[0] not in shape.parts)
+        task = own("mine", "Mine?", shape, train="mine.jsonl", metrics=fitting)
+        gold = noise.integers(0, shape.classes, 40) if shape.classes else noise.normal(size=40)
+        answers = noise.permutation(gold)
+        scores = task.score(answers, TextExamples(["x"] * 40, ["x"] * 40, gold)).metrics
+        assert scores.keys() == set(fitting), kind
+        assert np.isfinite(list(scores.values())).all(), kind
+        if "matthews" in scores:
+            assert scores["matthews"] == pytest.approx(matthews_corrcoef(gold, answers)), kind
 
 
 def test_a_pinned_row_is_its_examples_until_its_definition_changes(monkeypatch):

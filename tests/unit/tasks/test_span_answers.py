@@ -134,7 +134,7 @@ def reading_task(unanswerable=False):
             answers = ((start, text[start : start + 4 * size - 1]),) if marked else ()
             yield Question(f"{split}-{number}", "w41", text, answers)
 
-    metrics = tuple(Spans.measures) if unanswerable else ("f1", "exact_match")
+    metrics = Spans(unanswerable=unanswerable).usual
     shape = Spans(unanswerable=unanswerable)
     return Task("reading", "Which words are high?", "made here", shape, metrics, rows)
 

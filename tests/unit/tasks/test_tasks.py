@@ -278,6 +278,14 @@ def test_metrics_agree_with_the_libraries(name):
     assert METRICS[name].of(labels, answers) == pytest.approx(reference)
 
 
+@pytest.mark.parametrize("name", METRICS.keys() - {"accuracy", "f1"})
+def test_a_correlation_with_what_is_constant_is_zero(name):
+    varied, constant = np.array([0, 1, 1, 0, 1]), np.ones(5, dtype=int)
+    for labels, answers in ((varied, constant), (constant, varied), (constant, constant)):
+        assert METRICS[name].of(labels, answers) == 0.0
+        assert METRICS[name].by_example(labels, answers).tolist() == [0.0] * 5
+
+
 class TestBaselines:
     def test_three_examples_give_all_metrics_and_are_cached(self, official, monkeypatch):
         for name in ("cola", "mrpc", "stsb"):

@@ -134,6 +134,9 @@ def test_every_optimiser_has_a_mean_and_goes_on_as_without(algorithm, corrected)
         ([1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 1.5], 5, True),
         ([1.0, 2.0, 2.0, 2.0, 2.0, 1.5], 5, False),
         ([3.0, 4.0, 3.0], 1, False),  # above, not equal
+        ([3.0, 2.9, 3.1], 3, False),  # it begins no earlier than after n evaluations and one more
+        ([3.0, 2.0, 2.5, 3.1], 5, False),
+        ([1.0, 2.0, 2.0, 2.0, 2.0, 2.0], 5, False),
     ],
 )
 def test_when_a_loss_triggers(losses, interval, expected):
