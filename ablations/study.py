@@ -6,6 +6,7 @@ DataFrame in ``.data``, and figures are matplotlib figures.
 
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -79,7 +80,7 @@ class Study:
         self.grid, self.scale = filling.at(stated, scale), scale
         changed = _mapping("axes", axes)
         self._request: dict[str, Any] = {
-            "axes": {path: _listed(values) for path, values in changed.items() if values is not None} or None,
+            "axes": {path: _listed(path, values) for path, values in changed.items() if values is not None} or None,
             "set": _mapping("set", set) or None,
             "seeds": seeds,
             "filters": _mapping("filters", filters) or None,
@@ -453,9 +454,12 @@ def _mapping(name: str, request: Mapping[str, Any] | str | None) -> dict[str, An
     return dict(request)
 
 
-def _listed(values: Any) -> list[Any]:
+def _listed(path: str, values: Any) -> list[Any]:
     if isinstance(values, str):
         values = strict_yaml.value(values)
+    if isinstance(values, str) and re.fullmatch(r"\(.*,.*\)", values, re.DOTALL):
+        text = f"must be a list, for example [1, 2], not the text {values!r}. papermill makes such a text of a tuple"
+        raise ConfigError([Problem(path, text)])
     return list(values) if isinstance(values, (list, tuple)) else [values]
 
 

@@ -15,7 +15,7 @@ import secrets
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, TextIO, TypeVar
+from typing import BinaryIO, TypeVar
 
 from filelock import FileLock
 
@@ -86,17 +86,12 @@ def read(path: Path, most: int = LARGEST, within: Path | None = None) -> bytes:
 
 
 def read_text(path: Path, most: int = LARGEST, within: Path | None = None, encoding: str = "utf-8") -> str:
-    """As `read`, decoded, with the line ends of Python's text files.
+    r"""As `read`, decoded; a line ends with \n, in place of \r\n too. A lone \r ends none.
 
     Raises:
         UnicodeDecodeError: If it is no text of this encoding.
     """
-    return io.TextIOWrapper(io.BytesIO(read(path, most, within)), encoding).read()
-
-
-def open_text(path: Path, encoding: str = "utf-8") -> TextIO:
-    """As `open_plain`, for text that is read in parts."""
-    return io.TextIOWrapper(open_plain(path), encoding)
+    return read(path, most, within).decode(encoding).replace("\r\n", "\n")
 
 
 def open_end(path: Path) -> io.FileIO:

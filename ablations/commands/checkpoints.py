@@ -1,6 +1,6 @@
 """Exports and fine-tunes checkpoints: the commands ``export`` and ``finetune``.
 
-``export`` writes the weights of a pretraining as a folder for ``transformers``; ``finetune`` fine-tunes any such folder
+``export`` writes the weights of a training as a folder for ``transformers``; ``finetune`` fine-tunes any such folder
 in this project's own loop. Its result is no record, since it belongs to no grid.
 """
 

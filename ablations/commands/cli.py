@@ -408,7 +408,7 @@ def systems(form: As = Format.table) -> None:
     from lightning_modules.systems import SYSTEMS
 
     rows = [
-        {"system": name, "parameters": f"{system.parameters() / 1e6:.1f} M", "paper": system.paper}
+        {"system": name, "parameters with heads": f"{system.parameters() / 1e6:.1f} M", "paper": system.paper}
         for name, system in SYSTEMS.items()
     ]
     listing(rows, form, "system")

@@ -57,7 +57,7 @@ def _published(form: Format) -> list[dict[str, Any]]:
             row |= {"deviation": comparison.deviation, "flops_per_token": comparison.flops_per_token}
         else:
             row |= {"printed (M)": item.printed, "counted (M)": parameters.millions(comparison.counted)}
-            row |= {"%": parameters.percent(comparison.deviation)}
+            row |= {"counted are": item.includes, "%": parameters.percent(comparison.deviation)}
         rows.append(row | {"why they differ": comparison.reason})
     blank = dict.fromkeys(rows[0], None if form is Format.json else "")
     for item in read().absent:

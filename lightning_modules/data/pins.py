@@ -22,6 +22,7 @@ from lightning_modules.files import version, write_atomically
 from lightning_modules.places import cache, note_elsewhere
 
 _PINS = Path(__file__).with_name("pins.json")
+_LINES = 2  # how files are cut into lines: it grows whenever the same files can give another text
 
 
 class DataMismatch(ConfigError):
@@ -163,7 +164,7 @@ def _state(name: str) -> list:
         rest = parallel.split_name(kind, rest)[1] if kind == "pairs" else rest
         place, _, is_local = hub_place(rest)
         files = sorted(p for p in Path(place).rglob("*") if p.is_file()) if is_local else []
-    return [name, [[str(path), *version(path)] for path in files]]
+    return [name, _LINES, [[str(path), *version(path)] for path in files]]
 
 
 def digest(parts: dict[str, Part]) -> str:

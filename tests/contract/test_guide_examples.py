@@ -12,6 +12,7 @@ from ablations.claims.outcomes import Reason
 from ablations.claims.published_claims import claims
 from ablations.core import strict_yaml
 from ablations.core.disk.reading import Flaw
+from ablations.literature import published_values
 from ablations.planning import grids, new_grid
 from ablations.planning.checks.grid_checks import known_knobs
 from ablations.schema.record import Outcome
@@ -59,6 +60,10 @@ def test_the_figures_of_a_convolution_are_those_that_its_page_computes():
     counts = [names[f"{kind}{rest}"] for kind in ("shared", "unshared") for rest in ("", "_without_biases")]
     assert counts == [34_944, 34_848, 105_705_600, 105_415_200]
     assert all(f"{count:,}" in text for count in counts)
+    (remark,) = (row for row in published_values.read("others") if row.paper == "AlexNet")
+    readme = (published_values.FOLDER / "README.md").read_text(encoding="utf-8")
+    for said in (text, remark.note, readme):  # both counts, and the figure that is one digit from the second
+        assert set(re.findall(r"105,\d{3},\d{3}", said)) == {"105,705,600", "105,415,200", "105,415,600"}
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from papermill.translators import PythonTranslator
 
 import ablations
 from ablations.figures import style
@@ -66,6 +67,16 @@ def edited(file, old, new, back=0):
     assert len(old) == len(new)
     file.write_text(text.replace(old, new))
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns - back))
+
+
+def test_a_tuple_that_papermill_made_a_text_of_is_refused_with_a_list(tmp_path):
+    file = tiny.grid(tmp_path, rates="[0.15, 0.40]", seeds=1)
+    injected = {}
+    exec(PythonTranslator.codify({"listed": [0.3, 0.4], "rates": (0.3, 0.4)}), injected)
+    listed = Study(file, "smoke", axes={RATE: injected["listed"]}, results_dir=tmp_path / "results")
+    assert [cell.values[RATE] for cell in listed.resolve().cells] == [0.3, 0.4]
+    with pytest.raises(ConfigError, match=naming(RATE, "list", "papermill", "tuple")):
+        Study(file, "smoke", axes={RATE: injected["rates"]}, results_dir=tmp_path / "results")
 
 
 @pytest.mark.parametrize("back", [0, HOUR])

@@ -33,7 +33,7 @@ def documents(rest: str) -> Iterator[list[str]]:
     column, pattern = split_name(rest)
     for path in text_files(pattern):
         for text in texts(path, column):
-            if lines := [flat for line in text.splitlines() if (flat := " ".join(line.split()))]:
+            if lines := [flat for line in text.split("\n") if (flat := " ".join(line.split()))]:
                 yield lines
 
 

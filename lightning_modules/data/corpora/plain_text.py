@@ -1,12 +1,13 @@
 """Plain text by its files: tables, markup and binary formats are refused by name, bytes that are no text by place."""
 
 import codecs
+import io
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from lightning_modules.config import ConfigError
-from lightning_modules.files import open_plain, open_text
+from lightning_modules.files import open_plain
 
 # What a file with one of these suffixes is. Text under any other suffix, or without one, is read.
 _SUFFIXES = {
@@ -73,7 +74,7 @@ def _other_format(path: Path) -> str | None:
 
 
 def lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file, without its byte order mark.
+    r"""The lines of a UTF-8 file, each with its end (\n or \r\n), without its byte order mark.
 
     Raises:
         ConfigError: At the first byte that is no text: NUL, or not UTF-8; with line and byte, from 1. At a line that is
@@ -81,7 +82,7 @@ def lines(path: Path) -> Iterator[str]:
         Refused: If it is no plain file.
     """
     try:
-        with open_text(path, "utf-8-sig") as file:
+        with io.TextIOWrapper(open_plain(path), "utf-8-sig", newline="\n") as file:
             while line := file.readline(_LONGEST_LINE + 1):
                 if "\0" in line:
                     raise _no_text(path)

@@ -1,6 +1,7 @@
 """Film reviews as text without labels: what a language model may read of the task ``imdb`` (Maas et al. 2011).
 
-A review is as the task reads it, its line breaks (``<br />``) included; paragraphs end behind them.
+A review is as the task reads it, its line breaks (``<br />``) included; paragraphs end behind them, and at all that
+ends a line for `str.splitlines`: the pinned text has such characters.
 """
 
 from collections.abc import Iterator

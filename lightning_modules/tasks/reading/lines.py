@@ -222,7 +222,7 @@ def json_object(text: str, keys: Sequence[str]) -> dict[str, Any]:
     """The JSON object of a text.
 
     Raises:
-        Fault: For invalid JSON, another value than an object, a missing key and a repeated key.
+        Fault: For invalid JSON, another value than an object, a key that is missing, null or repeated.
     """
     try:
         value = json.loads(text, object_pairs_hook=_unique)
@@ -235,6 +235,9 @@ def json_object(text: str, keys: Sequence[str]) -> dict[str, Any]:
         slips = {key: near for key in absent if (near := nearest(key, value.keys() - set(keys)))}
         hint = "".join(f". Rename '{near}' to '{key}'" for key, near in slips.items())
         raise Fault(f"has no {', '.join(absent)}. It has {', '.join(value)[:200]}{hint}")
+    if null := [key for key in keys if value[key] is None]:
+        cause = "pandas reads NA, None, null and empty cells as missing. It keeps them with keep_default_na=False"
+        raise Fault(f"{', '.join(null)} must not be null. {cause}")
     return value
 
 

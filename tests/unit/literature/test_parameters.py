@@ -1,7 +1,9 @@
 """Parameters and FLOPs: printed counts beside ours, hand-computed counts, and formula against torch's counter."""
 
 import csv
+import io
 import json
+import re
 
 import pytest
 import torch
@@ -185,6 +187,20 @@ def test_without_a_name_all_published_counts_are_listed(command, found):
     assert {row["configuration"]: row["counted"] for row in rows if row["counted"]} == {
         id: one.counted for id, one in found.items()
     }
+
+
+def test_each_list_of_counts_says_which_parameters_it_counts(found):
+    """ALBERT base has 11.68 M with its pooler and 11.8 M with the heads of pre-training."""
+    published, systems = (
+        {row[name]: row for row in csv.DictReader(io.StringIO(CliRunner().invoke(app, words).output))}
+        for name, words in (("id", ["params", "--format", "csv"]), ("system", ["systems", "--format", "csv"]))
+    )
+    albert = "albert_t1_albert_base"
+    assert (published[albert]["includes"], systems["albert_base"]["parameters with heads"]) == ("pooler", "11.8 M")
+    shown = CliRunner().invoke(app, ["params"], env={"COLUMNS": "300"}).output
+    assert re.search(rf"{albert}\b.* 11\.68 +pooler ", shown)
+    assert "counted are" in shown
+    assert found[albert].heads == pytest.approx(11.8e6, abs=5e4)
 
 
 def test_a_system_a_configuration_or_a_changed_one_shows_its_parts(command):

@@ -123,6 +123,19 @@ def test_a_dev_file_is_the_dev_split(kind, home):
     assert set(task.metrics) <= set(task.shape.measures)
 
 
+def test_words_that_pandas_takes_for_missing_survive_the_recipe_of_the_page_and_lost_ones_name_it(home, monkeypatch):
+    labels = ("NA", "None", "null", "nan", "01")
+    write(home / "reviews.csv", ["text,label", *(f"film {label},{label}" for label in labels), "NA,NA"])
+    monkeypatch.chdir(home)
+    exec(re.search(r"```python\n(import pandas.*?)```", DOCUMENT.read_text(), re.DOTALL)[1], {})
+    task = own("mine", "Mine?", Texts(labels=labels), train="reviews.jsonl", dev="reviews.jsonl")
+    assert [(row.first, row.label) for row in task.rows("train")] == [*((f"film {x}", x) for x in labels), ("NA", "NA")]
+    write(home / "reviews.jsonl", [{"text": "film", "label": "NA"}, {"text": "film", "label": None}])
+    with pytest.raises(ConfigError) as error:
+        list(task.rows("train"))
+    assert names(str(error.value), "line 2", "label", "null", "pandas", "keep_default_na=False")
+
+
 def test_other_examples_are_other_runs(home, monkeypatch):
     monkeypatch.setitem(TASKS, "mine", own("mine", "Mine?", SHAPES["sentence"], train="mine.jsonl", held_out=0.5))
     write(home / "mine.jsonl", [example("sentence", n) for n in range(20)])
