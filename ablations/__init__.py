@@ -75,16 +75,21 @@ def frame(
 
     for grid in grids:
         known.locate(grid)
-    folder = results(results_dir)
+
+    def folder(grid: str | Path, size: str) -> Path:
+        return results(results_dir) if results_dir or not grids else known.results_dir(str(grid), size)
+
     pages = [
         (grid, size)
         for grid in grids or known.available()
         for size in ([scale] if scale else scales.available())
-        if (grids and scale) or (folder / Path(grid).stem / size).is_dir()
+        if (grids and scale) or (folder(grid, size) / Path(grid).stem / size).is_dir()
     ]
     if not pages:
         what = " or ".join(map(str, grids)) or "any grid"
-        raise ConfigError([f"{folder} has no page of {what}. `ablations run GRID --scale SCALE` trains and publishes."])
+        raise ConfigError(
+            [f"{results(results_dir)} has no page of {what}. `ablations run GRID --scale SCALE` trains and publishes."]
+        )
     frames = {page: open(*page, results_dir=results_dir).frame(curves=curves) for page in pages}
     for grid, size in (page for page, found in frames.items() if grids and found.empty):
         text = f"{grid} has no finished run at scale '{size}': ablations run {grid} --scale {size}"

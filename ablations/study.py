@@ -29,6 +29,7 @@ from ablations.pages import alignment_table, equal_compute, heading, judged, run
 from ablations.pages.lead import conclusion
 from ablations.planning import filling, grids, ladder, search_text
 from ablations.planning.plan import Plan, plan
+from ablations.planning.recorded import at_hand
 from ablations.running import estimate
 from ablations.running.execute import Asked, Summary, execute_phases
 from ablations.running.progress import display
@@ -39,7 +40,7 @@ from lightning_modules import places
 from lightning_modules.config import ConfigError, Problem, as_data, did_you_mean, diff
 from lightning_modules.system import System
 from lightning_modules.tasks import FineTuning
-from lightning_modules.training.execution import Execution, Strategy
+from lightning_modules.training.execution import Execution, Strategy, check_logger
 
 if TYPE_CHECKING:
     from ablations.figures.style import Drawing
@@ -57,8 +58,8 @@ class Study:
         set: Knob that the grid does not vary -> its value in every cell, such as ``{"training.steps": 400}``.
         seeds: Number of seeds instead of the grid's, judged once.
         filters: Axis -> value or list of values; keeps only cells that match all.
-        results_dir: The folder of records and pages; by default ``results``. A relative path starts from the checkout,
-            or from the working directory if there is no checkout.
+        results_dir: The folder of records and pages, relative to the working directory. By default ``results``, or
+            ``results/unpublished`` for trials and grids of one's own; see `grids.results_dir`.
 
     Raises:
         ConfigError: With all faults of the grid or the request.
@@ -86,7 +87,7 @@ class Study:
             "filters": _mapping("filters", filters) or None,
             "look": None,
         }
-        self.records = Records(results_dir)
+        self.records = Records(results_dir or grids.results_dir(str(grid), scale))
         self.resolve()
 
     def at_look(self, look: int | None) -> "Study":
@@ -222,11 +223,13 @@ class Study:
         for name in self.grid.scales:
             if name != self.scale:
                 try:
-                    cells = plan(self._stated, name, records=self.records).cells
-                except ConfigError:  # data that are neither pinned nor available
-                    left_out.append(name)
-                else:
+                    cells = plan(self._stated, name, records=self.records).cells if at_hand(self._stated, name) else ()
+                except ConfigError:  # a text that is neither pinned nor available
+                    cells = ()
+                if cells:
                     measured[name] = Measurements(self.grid, cells, self.records)
+                else:
+                    left_out.append(name)
         return power.prospects(self.grid, self.scale, measured, records), left_out
 
     def power(self) -> Shown:
@@ -281,9 +284,7 @@ class Study:
         """
         execution = Execution(devices, num_nodes, strategy, activation_checkpointing, compile_layers)
         if logger:
-            from lightning_modules.training import loggers  # seconds to import
-
-            loggers.check(logger)
+            check_logger(logger)
             execution = replace(execution, logger=logger, curves=str(places.cache() / "curves"))
         self._check_page()
         again = {**self._request, "slice": dict(slice or {})}

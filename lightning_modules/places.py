@@ -26,8 +26,11 @@ def checkout() -> Path | None:
     return root if described.get("project", {}).get("name") == "ablations" else None
 
 
+UNPUBLISHED = "unpublished"  # below the results: what trials and grids of one's own leave
+
+
 def project() -> Path:
-    """The folder that relative paths start from: the checkout, or the working directory if there is none."""
+    """The folder of the results: the checkout, or the working directory if there is none."""
     return checkout() or Path.cwd()
 
 
@@ -37,13 +40,23 @@ def own(name: str) -> list[Path]:
 
 
 def results(named: str | Path | None = None) -> Path:
-    """The results folder of this name, by default ``results``; a relative name starts from `project`.
+    """A results folder by name, relative to the working directory; by default ``results`` of `project`.
 
     Raises:
         ConfigError: See `readable`.
     """
-    place = project() / os.path.expanduser(named or "results")  # unlike pathlib's, this takes any text
+    place = os.path.expanduser(named) if named else project() / "results"  # unlike pathlib's, this takes any text
     return readable(os.path.abspath(place), "--results-dir")
+
+
+def behind(results: Path) -> list[Path]:
+    """A results folder and, if it is that of unpublished results, the published ones, whose runs count there too."""
+    return [results, results.parent] if is_unpublished(results) else [results]
+
+
+def is_unpublished(results: Path) -> bool:
+    """Whether a results folder is that of unpublished results, which no index names."""
+    return results.name == UNPUBLISHED
 
 
 def cache() -> Path:

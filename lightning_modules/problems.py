@@ -32,15 +32,20 @@ def nearest(word: str, allowed: Iterable[str]) -> str | None:
     return next(iter(difflib.get_close_matches(str(word), sorted(map(str, allowed)), n=1, cutoff=0.6)), None)
 
 
-def did_you_mean(word: str, allowed: Iterable[str]) -> str:
+def did_you_mean(word: str, allowed: Iterable[str], *, listed: bool = False) -> str:
     """`` Did you mean 'rate'?``, or the whole list if nothing is similar. Starts with a space.
 
     Of a list too long to read, the nearest names and how many there are.
+
+    Args:
+        word: What was given.
+        allowed: What may be.
+        listed: Whether the whole list follows the nearest name too.
     """
     names = sorted(map(str, allowed))
     near = nearest(word, names)
     if near:
-        return f" Did you mean '{near}'?"
+        return f" Did you mean '{near}'?" + f" Allowed: {', '.join(names)}." * listed
     if len(names) > _MOST_LISTED:
         few = difflib.get_close_matches(str(word), names, n=3, cutoff=0.0)
         return f" The nearest of {len(names)}: {', '.join(few)}."

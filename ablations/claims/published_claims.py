@@ -150,7 +150,7 @@ def _faults(claim: PublishedClaim, known: dict[str, PublishedClaim]) -> list[str
     for name, allowed in (("relation", RELATIONS), ("testable", TESTABLE)):
         value = getattr(claim, name)
         if value and value not in allowed:
-            faults.append(f"{name} is {value!r}. Allowed: {', '.join(allowed)}.{did_you_mean(value, allowed)}")
+            faults.append(f"{name} is {value!r}.{did_you_mean(value, allowed, listed=True)}")
     if claim.id in known:
         faults.append(f"there is already a claim '{claim.id}'")
     fewest, most = _COUNTS.get(claim.relation, (2, 2))

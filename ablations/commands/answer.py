@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ablations.commands.terminal import As, Format, Results, Train, aside, reporting_errors, tell
+from ablations.commands.terminal import As, Format, Results, Train, aside, known, reporting_errors, tell
 
 
 def command(
@@ -17,7 +17,6 @@ def command(
     form: As = Format.table,
 ) -> None:
     """Answers a question with a span of a passage."""
-    from ablations.core.store import Records
     from ablations.inspection.trained import finished, weights
     from lightning_modules.analysis.probes import answer
     from lightning_modules.config import ConfigError
@@ -27,7 +26,7 @@ def command(
     from lightning_modules.tasks.table import task_named
 
     with reporting_errors():
-        records = Records(results_dir)
+        records = known(results_dir)
         record = finished(run, records, "finetune")
         made = record.run()
         settings, spans = made.finetuning, task_named(made.task).shape

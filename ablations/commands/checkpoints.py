@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ablations.commands.terminal import As, Format, Results, aside, echo, listing, reporting_errors, tell, values
+from ablations.commands.terminal import As, Format, Results, aside, echo, known, listing, reporting_errors, tell, values
 
 if TYPE_CHECKING:
     from ablations.core.store import Records
@@ -48,13 +48,12 @@ def exported(prefix: str, folder: Path, results_dir: str | Path | None = None) -
     Raises:
         ConfigError: If there is no such run, its weights are missing, or transformers cannot express its knobs.
     """
-    from ablations.core.store import Records
     from ablations.inspection.trained import tokenizer
     from lightning_modules import interop
     from lightning_modules.config import ConfigError
     from lightning_modules.training.weights import load_weights
 
-    records = Records(results_dir)
+    records = known(results_dir)
     run = _exportable(prefix, records)
     interop.of_run(run.system, {})  # raises for unsupported knobs before the search for weights
     weights = records.weights(run.id)
@@ -250,9 +249,7 @@ def _settings(task: str, scale: str, changes: dict[str, Any]) -> "FineTuning":
 
 def _finetuned(finetuning_run: "FinetuningRun", work: Path, name: str, shown: bool) -> "Fitted":
     """Fine-tunes with a progress bar; a signal writes a checkpoint first."""
-    import logging
-    import warnings
-
+    from ablations.running.inline import quiet
     from ablations.running.signals import ending, patient
     from lightning_modules import speed
     from lightning_modules.config import ConfigError
@@ -260,9 +257,7 @@ def _finetuned(finetuning_run: "FinetuningRun", work: Path, name: str, shown: bo
     from lightning_modules.training.recorder import Diverged, Interrupted
 
     speed.settle()
-    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
-    with ending(), _bar(name, shown) as tell, patient() as interrupt, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module="pytorch_lightning")  # its own deprecations and advice
+    with ending(), _bar(name, shown) as tell, patient() as interrupt, quiet():
         try:
             return finetune(finetuning_run, work, on_progress=tell, stop=interrupt.is_set)
         except Interrupted:
@@ -282,7 +277,7 @@ def _bar(name: str, shown: bool) -> Any:
 
         def tell(progress: Any) -> None:
             left = (time.monotonic() - began) / progress.step * (progress.steps - progress.step)
-            done = int(progress.step == progress.steps)
-            display(Event("progress", name, name, done, 1, 1, left, progress=asdict(progress)))
+            display(Event("progress", name, name, 0, 1, 1, left, progress=asdict(progress)))
 
         yield tell
+        display(Event("finished", name, name, 1, 1, outcome="done"))

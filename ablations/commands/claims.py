@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ablations.commands.terminal import Format, In, Notation, Results, echo, listing, plain, reporting_errors
+from ablations.commands.terminal import Format, In, Notation, Results, echo, existing, listing, plain, reporting_errors
 
 if TYPE_CHECKING:
     from ablations.claims.scoreboard import Entry
+    from ablations.core.store import Records
 
 
 def claims(
@@ -36,10 +37,9 @@ def claims(
         if audit:
             _audit(results_dir, plain(form, "an audit"))
             raise typer.Exit()
-        from ablations.core.store import Records
         from ablations.pages import scoreboard_page, tables
 
-        whole = scoreboard_page.gathered(Records(results_dir).snapshot())
+        whole = scoreboard_page.gathered(_records(results_dir).snapshot())
         board = _named(_chosen(whole, grid, paper, scale), ids or ())
         if survives:
             board = _surviving(board, whole)
@@ -135,20 +135,26 @@ def _print(board: "list[Entry]", only: str | None, *, narrowed: bool) -> None:
         echo(markdown(scoreboard_page.sheets(board)[0]))
 
 
+def _records(results_dir: str | None) -> "Records":
+    """The records of a results folder, which is there if it is named."""
+    from ablations.core.store import Records
+
+    return existing(results_dir) if results_dir else Records()
+
+
 def _audit(results_dir: str | None, form: Format) -> None:
     """Prints when each claim was stated and when its grid first ran; exits with 1 if one is later and not marked."""
     from ablations.claims import audit as auditing
-    from ablations.core.store import Records
-    from ablations.pages.scoreboard_page import UNCOUNTED
-    from ablations.planning import grids
+    from ablations.planning import grids, scales
     from ablations.planning.plan import plan
+    from ablations.planning.recorded import at_hand
     from lightning_modules.config import ConfigError
 
-    snapshot, found = Records(results_dir).snapshot(), []
+    snapshot, found = _records(results_dir).snapshot(), []
     for name, grid in grids.readable()[0].items():
         known = auditing.stated(grids.locate(name)) if grid.claims else None
         for scale in grid.scales if grid.claims else ():
-            if scale in UNCOUNTED:
+            if scales.is_trial(scale) or not at_hand(grid, scale):
                 continue
             try:
                 planned = plan(grid, scale, records=snapshot)

@@ -73,6 +73,7 @@ from ablations.commands.terminal import (
     echo,
     existing,
     existing_folder,
+    known,
     listed,
     listing,
     moment,
@@ -189,14 +190,23 @@ def run(
     """
     from ablations.core import notebooks
     from ablations.planning import grids
+    from ablations.running.execute import chosen
     from ablations.study import Study
-    from lightning_modules.training.execution import Execution
+    from lightning_modules.config import ConfigError, Problem
+    from lightning_modules.training.execution import Execution, check_logger
 
     with reporting_errors():
+        if logger:
+            check_logger(logger)
         until, part = moment(duration), values(slice, "--slice")
         filters, parameters = values(filter, "--filter"), _not_given(values(parameter, "--parameter"))
-        options = values(executor_option, "--executor-option") | ({} if jobs is None else {"slots": jobs})
+        options = values(executor_option, "--executor-option")
+        if jobs is not None and executor not in ("local", "inline"):
+            raise ConfigError([Problem("--jobs", f"limits the runs of this machine, and {executor} has others")])
+        if jobs is not None and executor == "local":
+            options["slots"] = jobs
         asked = {**options, "kind": executor} if options else executor
+        chosen(asked)
         changed = {"axes": axes(axis) or None, "set": values(set, "--set") or None}
         common = {"scale": scale, "seeds": seeds, "filters": filters or None, "executor": asked}
         common |= {"results_dir": results_dir}
@@ -211,7 +221,7 @@ def run(
             overridden |= {"axes": notebooks.axes(source, parameters), "set": parameters.get("set")}
         study = Study(grid, scale, **overridden, results_dir=results_dir).at_look(look)
         with aside(form):
-            is_new = not study.records.folder.is_dir()
+            is_new = not any(part.folder.is_dir() for part in study.records.parts)
             echo(f"results: {study.folder}" + " (a new results folder: nothing is finished in it)" * is_new)
             execution = Execution(devices, num_nodes, strategy, activation_checkpointing, compile_layers)
             _tell_cost(study.resolve().sliced(part), study.records, asked, execution)
@@ -360,7 +370,7 @@ def show_record(
             hint = did_you_mean(what, grids.available())
             raise ConfigError([f"'{what}' is neither a grid nor the first digits of a run.{hint}"])
         else:
-            record = recorded(what, existing(results_dir)).to_dict()
+            record = recorded(what, known(results_dir)).to_dict()
             tell(record, plain(form, "a record"), "id", json.dumps(record, indent=1, ensure_ascii=False))
 
 
@@ -387,12 +397,11 @@ def logs(
     form: As = Format.table,
 ) -> None:
     """Prints the log of a run's attempts on this machine, or the end of a very long one."""
-    from ablations.core.store import Records
     from lightning_modules.config import ConfigError
     from lightning_modules.files import LARGEST, open_plain
 
     with reporting_errors():
-        folders = Records(results_dir).work_folders()
+        folders = [folder for part in known(results_dir).parts for folder in part.work_folders()]
         matches = [path for path in folders if path.name.startswith(run) and (path / "log.txt").exists()]
         if len(matches) != 1:
             names = ", ".join(path.name for path in folders[:20]) or "none"

@@ -13,6 +13,7 @@ from ablations.commands.terminal import (
     Shown,
     aside,
     echo,
+    known,
     listing,
     reporting_errors,
     values,
@@ -34,7 +35,6 @@ def command(
     form: As = Format.table,
 ) -> None:  # fmt: skip
     """Evaluates a left-to-right language model on zero-shot tasks. `--beside GRID` shows it on that page."""
-    from ablations.core.store import Records
     from ablations.inspection.language_models import opened
     from ablations.pages import checkpoint_table
     from ablations.study import Study
@@ -47,7 +47,7 @@ def command(
     with reporting_errors():
         study = Study(beside, scale, results_dir=results_dir) if beside else None
         asked = _asked(study, task or [], values(change, "--set"))
-        records = study.records if study else Records(results_dir)
+        records = study.records if study else known(results_dir)
         with aside(form):
             found = _measured(opened(model, records, scale=scale), asked, _name(model))
         listing([{"metric": name, "value": f"{value:.4g}"} for name, value in found["metrics"].items()], form, "metric")

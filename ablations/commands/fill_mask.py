@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ablations.commands.terminal import As, Format, Results, Train, aside, listing, reporting_errors
+from ablations.commands.terminal import As, Format, Results, Train, aside, known, listing, reporting_errors
 
 
 def command(
@@ -20,14 +20,13 @@ def command(
     form: As = Format.table,
 ) -> None:
     """Fills the masks of a text: the most probable tokens and their probabilities."""
-    from ablations.core.store import Records
     from ablations.inspection.trained import finished, tokenizer, weights
     from lightning_modules.analysis.joint_filling import fill_jointly
     from lightning_modules.analysis.probes import fill_mask, pretrained
     from lightning_modules.data.text.encode import Encoder
 
     with reporting_errors():
-        records = Records(results_dir)
+        records = known(results_dir)
         record = finished(run, records, "pretrain")
         made = record.run()
         with aside(form):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ablations.commands.terminal import As, Format, Results, aside, echo, listing, reporting_errors
+from ablations.commands.terminal import As, Format, Results, aside, echo, known, listing, reporting_errors
 
 if TYPE_CHECKING:
     from ablations.core.store import Records
@@ -19,12 +19,10 @@ Which = Annotated[str, typer.Argument(help="A grid. Default: all.")]
 def status(grid: Which = "", results_dir: Results = None, form: As = Format.table) -> None:
     """Shows which runs are made now: where, since when, how far. Names attempts whose process has died."""
     with reporting_errors():
-        from ablations.core.store import Records
-        from ablations.running import attempts, launchers
+        from ablations.running import attempts
 
-        records = Records(results_dir)
-        working = [one for one in launchers.living(records) if grid in ("", one.grid)]
-        rows = [_row(records, one) for one in attempts.known(records) if grid in ("", one.grid)]
+        working, stores = _working(grid, results_dir), known(results_dir).parts
+        rows = [_row(store, one) for store in stores for one in attempts.known(store) if grid in ("", one.grid)]
         listing(rows, form, "run")
         if form is Format.table:
             for one in working:
@@ -36,10 +34,9 @@ def status(grid: Which = "", results_dir: Results = None, form: As = Format.tabl
 def stop(grid: Which = "", results_dir: Results = None, form: As = Format.table) -> None:
     """Stops the launchers of a grid, on whatever machine: runs write checkpoints, and `ablations run` resumes them."""
     with reporting_errors():
-        from ablations.core.store import Records
         from ablations.running import launchers
 
-        found = [one for one in launchers.living(Records(results_dir)) if grid in ("", one.grid)]
+        found = _working(grid, results_dir)
         for one in found:
             launchers.stop(one)
         with aside(form):
@@ -52,6 +49,23 @@ def stop(grid: Which = "", results_dir: Results = None, form: As = Format.table)
             listing([{name: getattr(one, name) for name in named} for one in found], form, "grid")
         if not found:
             raise typer.Exit(1)
+
+
+def _working(grid: str, results_dir: str | None) -> "list[Launcher]":
+    """The launchers of a grid, by default of all.
+
+    Raises:
+        ConfigError: For a name that is neither a grid nor worked on, with the nearest; for a folder that is not there.
+    """
+    from ablations.planning import grids
+    from ablations.running import launchers
+    from lightning_modules.config import ConfigError, did_you_mean
+
+    every = [one for store in known(results_dir).parts for one in launchers.living(store)]
+    names = {*grids.available(), *(one.grid for one in every)}
+    if grid and grid not in names:
+        raise ConfigError([f"there is no grid '{grid}'.{did_you_mean(grid, names)}"])
+    return [one for one in every if grid in ("", one.grid)]
 
 
 def _named(launcher: "Launcher") -> str:

@@ -17,6 +17,7 @@ from ablations.commands.terminal import (
     aside,
     bar,
     echo,
+    known,
     listing,
     reporting_errors,
     tell,
@@ -59,7 +60,6 @@ def generate(
 ) -> None:
     """Continues prompts by the most probable token each time, or by sampling."""
     with reporting_errors():
-        from ablations.core.store import Records
         from ablations.inspection import language_models
         from lightning_modules.generation import generate as writing
 
@@ -68,7 +68,7 @@ def generate(
         sampling = writing.Sampling(temperature, top_k, top_p)
         sampling.check()
         prompts = _prompts(prompt, file)
-        records, filters = Records(results_dir), values(filter, "--filter")
+        records, filters = known(results_dir), values(filter, "--filter")
         with aside(form):
             asked = language_models.opened(model, records, scale=scale, filters=filters, train=train)
             rows = [asked.texts.prompt(text) for text in prompts]
@@ -127,7 +127,6 @@ def score(
 ) -> None:
     """Scores continuations of prompts: log-probabilities, normalised ones, and the share of right options that lead."""
     with reporting_errors():
-        from ablations.core.store import Records
         from ablations.inspection import language_models, questions
         from lightning_modules.config import ConfigError, Problem
         from lightning_modules.generation.scoring import Windows, scored
@@ -136,7 +135,7 @@ def score(
             named = ", ".join(questions.examples())
             raise ConfigError([Problem("FILE", f"name a file of questions, or an example by --example: {named}")])
         asked = questions.read(file or questions.example(str(example)))
-        records, filters = Records(results_dir), values(filter, "--filter")
+        records, filters = known(results_dir), values(filter, "--filter")
         windows = None if stride is None else Windows(stride)
         with aside(form):
             opened = language_models.opened(model, records, scale=scale, filters=filters, train=train)

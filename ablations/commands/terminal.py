@@ -123,8 +123,7 @@ def _notation(text: str) -> Notation:
         return Notation({"md": "markdown"}.get(text, text))
     except ValueError:
         allowed = [str(form) for form in Notation]
-        said = f"no '{text}'.{did_you_mean(text, allowed)} Allowed: {', '.join(allowed)}."
-        raise typer.BadParameter(said) from None
+        raise typer.BadParameter(f"no '{text}'.{did_you_mean(text, allowed, listed=True)}") from None
 
 
 As = Annotated[
@@ -144,7 +143,8 @@ USUAL = "laptop"  # the scale that commands show if none is named; what trains a
 Results = Annotated[
     str | None,
     typer.Option(
-        "--results-dir", help="Results folder. Relative to the checkout, or to this folder if the package is installed."
+        "--results-dir",
+        help="Results folder. Default: results, and results/unpublished for trials and, in a clone, own grids.",
     ),
 ]
 Grid = Annotated[str, typer.Argument(help="A grid's name (see `ablations list`) or the path of a YAML file.")]
@@ -417,18 +417,35 @@ def _strict(data: Any) -> Any:
     return None if isinstance(data, float) and not math.isfinite(data) else data
 
 
-def existing(results_dir: str | None) -> "Records":
+def existing(results_dir: str | Path | None) -> "Records":
     """The records of a results folder that is there.
 
     Raises:
-        ConfigError: As `existing_folder`.
+        ConfigError: As `existing_folder`, and if the folder is none of results.
     """
     from ablations.core.store import Records
+    from lightning_modules.config import ConfigError, Problem
 
-    return Records(existing_folder(results_dir))
+    records = Records(existing_folder(results_dir))
+    if not (records.folder / "records").is_dir():
+        text = f"{records.folder} is no results folder: it has no folder 'records'. `ablations run` makes one."
+        raise ConfigError([Problem("--results-dir", text)])
+    return records
 
 
-def existing_folder(results_dir: str | None) -> Path:
+def known(results_dir: str | Path | None) -> "Records":
+    """The records of a results folder for who names a run: by default all, published or not.
+
+    Raises:
+        ConfigError: As `existing`, for a folder that is named.
+    """
+    from ablations.core.store import Records
+    from lightning_modules.places import UNPUBLISHED, results
+
+    return existing(results_dir) if results_dir else Records(results() / UNPUBLISHED)
+
+
+def existing_folder(results_dir: str | Path | None) -> Path:
     """A results folder that is there.
 
     Raises:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ablations.commands.terminal import As, Format, Results, Train, aside, listing, reporting_errors
+from ablations.commands.terminal import As, Format, Results, Train, aside, known, listing, reporting_errors
 
 if TYPE_CHECKING:
     from ablations.core.store import Records
@@ -30,7 +30,6 @@ def command(
 ) -> None:
     """Translates sentences in the direction that a run was trained on."""
     with reporting_errors():
-        from ablations.core.store import Records
         from lightning_modules.config import ConfigError
         from lightning_modules.generation.translate import Beam
 
@@ -39,7 +38,7 @@ def command(
         beam = Beam(width, length_penalty)
         beam.check()
         with aside(form):
-            shown = translated(model, Records(results_dir), text, beam, train=train, picture=attention)
+            shown = translated(model, known(results_dir), text, beam, train=train, picture=attention)
         listing(shown, form, "translation")
 
 

@@ -31,7 +31,7 @@ from ablations.planning import checked, grids, scales
 from lightning_modules import cached
 from lightning_modules.config import ConfigError
 from lightning_modules.files import read, version
-from lightning_modules.places import cache, data_home, noted_elsewhere
+from lightning_modules.places import UNPUBLISHED, cache, data_home, noted_elsewhere
 
 _VARIABLES = ("ABLATIONS_", "CUDA_", "HF_", "HOME", "LANG", "LC_", "MATPLOTLIB", "MPL", "PYTHON", "TZ", "XDG_")
 _WEIGHTS = ".safetensors"
@@ -136,8 +136,9 @@ def _fail(error: OSError) -> None:
 
 def _weights(results: Path) -> Iterator[list[Any]]:
     """The weights of runs in the cache, without which a run is trained again."""
-    for path in sorted(cached.work_home(results).glob(f"*/*{_WEIGHTS}*")):
-        yield [str(path), version(path)]
+    for folder in (results, results / UNPUBLISHED):
+        for path in sorted(cached.work_home(folder).glob(f"*/*{_WEIGHTS}*")):
+            yield [str(path), version(path)]
 
 
 def _data() -> Iterator[list[Any]]:

@@ -33,16 +33,16 @@ class Cleaning:
 
 
 def of_finished(records: Records) -> Cleaning:
-    """The work folders of the finished runs of a store.
+    """The work folders of the finished runs of a store, and of the published one behind unpublished results.
 
     Raises:
         CacheError: If there are some, and the cache is not the project's.
     """
-    finished = {path.stem for path in records.files()}
-    found = [path for path in cached.contents()[0] if path.name in finished and path == records.work_folder(path.name)]
+    finished = {part.work_folder(path.stem): part for part in records.parts for path in part.files()}
+    found = [path for path in cached.contents()[0] if path in finished]
     if found:
         cached.check()
-    return _sized(found, {path: reason for path in found if (reason := _in_use(path, records))})
+    return _sized(found, {path: reason for path in found if (reason := _in_use(path, finished[path]))})
 
 
 def of_all(records: Records) -> Cleaning:
@@ -107,7 +107,7 @@ def _in_use(path: Path, store: Records | None) -> str:
 
 def _store(home: Path, records: Records) -> Records | None:
     """The store whose runs work in a folder of the cache; None if nothing there names it."""
-    stores = (store for store in (records, *_named(home)) if identity(str(store.folder))[:8] == home.name)
+    stores = (store for store in (*records.parts, *_named(home)) if identity(str(store.folder))[:8] == home.name)
     return next(stores, None)
 
 

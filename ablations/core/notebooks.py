@@ -181,7 +181,7 @@ def execute(source: Path, parameters: Mapping[str, Any], output: Path, runs: int
         runs: How many finished runs it shows, which `runs_shown` reads again.
 
     Raises:
-        ConfigError: For a cell that fails: which, with its error.
+        ConfigError: For a cell that fails: which, with its error. For a kernel that dies or is not installed.
         StoreError: If ``output`` cannot be written; the old one is intact.
     """
     temporary = output.with_name(f".{output.stem}.{secrets.token_hex(8)}.ipynb")  # papermill would follow a link
@@ -199,6 +199,8 @@ def execute(source: Path, parameters: Mapping[str, Any], output: Path, runs: int
 
 def _execute(source: Path, parameters: Mapping[str, Any], temporary: Path, output: Path, runs: int | None) -> None:
     import papermill
+    from jupyter_client.kernelspec import NoSuchKernel
+    from nbclient.exceptions import DeadKernelError
     from papermill.exceptions import PapermillExecutionError
 
     from ablations.core import kernels
@@ -220,6 +222,12 @@ def _execute(source: Path, parameters: Mapping[str, Any], temporary: Path, outpu
         if isinstance(error, PapermillExecutionError):
             said = f"cell {error.exec_count} failed with {error.ename}: {' '.join(str(error.evalue).split())}"
             raise ConfigError([Problem(source.name, f"{said}. The executed notebook is {output}")]) from error
+        if isinstance(error, NoSuchKernel):
+            text = f"Jupyter has no kernel '{error.name}'. Install it (python -m ipykernel install --sys-prefix), or"
+            raise ConfigError([Problem(source.name, f"{text} leave the notebook out: --no-notebook")]) from error
+        if isinstance(error, DeadKernelError):
+            text = "its kernel died, perhaps killed for memory. The records stay, and the same command continues."
+            raise ConfigError([Problem(source.name, text)]) from error
         raise
     _replace(temporary, source, output, runs)
 

@@ -34,7 +34,7 @@ from ablations.schema.record import Record, checksum
 from lightning_modules import cached
 from lightning_modules.config import ConfigError
 from lightning_modules.files import read, version, write_atomically
-from lightning_modules.places import results
+from lightning_modules.places import behind, results
 
 __all__ = [
     "LARGEST_RECORD",
@@ -68,8 +68,11 @@ class Records:
     """The records of a results folder.
 
     Args:
-        results_dir: The folder; by default ``results``. A relative path starts from the checkout, or from the working
-            directory if there is no checkout.
+        results_dir: The folder; by default ``results`` of the checkout, or of the working directory if there is none.
+
+    Attributes:
+        folder: The folder. New records are written there alone.
+        published: Of the folder of unpublished results the published ones, which are read too; else None.
 
     Raises:
         ConfigError: If the name of the folder is no text in UTF-8.
@@ -77,6 +80,12 @@ class Records:
 
     def __init__(self, results_dir: str | Path | None = None) -> None:
         self.folder = results(results_dir)
+        self.published: Records | None = next(map(Records, behind(self.folder)[1:]), None)
+
+    @property
+    def parts(self) -> "list[Records]":
+        """This store and, if it is that of unpublished results, the published one."""
+        return [self, *filter(None, [self.published])]
 
     def path(self, run_id: str) -> Path:
         """The file of a run's record.
@@ -117,7 +126,8 @@ class Records:
     def weights(self, run_id: str) -> Path | None:
         """The weights of a finished run as they were written: in the cache, or kept here; None if in neither."""
         own = self.work_folder(run_id) / kept_weights.WEIGHTS
-        return own if cached.is_sound(own) else kept_weights.kept(self.folder, run_id, kept_weights.WEIGHTS)
+        found = own if cached.is_sound(own) else kept_weights.kept(self.folder, run_id, kept_weights.WEIGHTS)
+        return self.published.weights(run_id) if found is None and self.published else found
 
     def files(self) -> list[Path]:
         """The files of all records, damaged ones included, ordered by run.
@@ -134,7 +144,8 @@ class Records:
 
     def examine(self, run_id: str) -> Record | Damage | None:
         """The record of a run, or its damage."""
-        return self._read(self.path(run_id))
+        found = self._read(self.path(run_id))
+        return self.published.examine(run_id) if found is None and self.published else found
 
     def all(self) -> Iterator[Record]:
         """Every usable record, ordered by id; skips damaged ones with a `RecordWarning` each."""
@@ -144,6 +155,10 @@ class Records:
 
     def survey(self) -> Iterator[tuple[str, Record | Damage]]:
         """Every file among the records, ordered: its stem, and the record or its damage."""
+        known = dict(self.published.survey()) if self.published else {}
+        yield from sorted((known | dict(self._own())).items())
+
+    def _own(self) -> Iterator[tuple[str, Record | Damage]]:
         for path in self.files():
             entry = self._read(path)
             if entry is not None:
@@ -162,7 +177,7 @@ class Records:
         another final record of a run that `ablations sync` found and kept next to it.
         """
         _as_seen.cache_clear()  # a dying disk changes files and none of their times
-        found = dict(self.survey())
+        found = dict(self._own())
         records = {stem: entry for stem, entry in found.items() if isinstance(entry, Record)}
         done = {stem: record for stem, record in records.items() if record.outcome == "done"}
         named = filter(None, map(environments.recorded, records.values()))
@@ -188,6 +203,9 @@ class Records:
             StoreError: If it cannot be written (disk full, no permission, a newer record) or is too large; the old
                 record is intact.
         """
+        known = self.published.examine(record.id) if self.published else None
+        if isinstance(known, Record) and known.final:
+            return known
         path, data = self.path(record.id), record.to_dict()
         data["checksum"] = checksum(data)
         text = to_json(data)
@@ -360,8 +378,10 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _sums(folder: Path, run_id: str, entry: Record | Damage | None) -> dict[str, Any] | None:
+    parts = behind(folder)
+    place = next((part for part in parts if (part / heldout.name(run_id)).exists()), parts[0])
     try:
-        return heldout.read(folder, run_id, entry if isinstance(entry, Record) else None)
+        return heldout.read(place, run_id, entry if isinstance(entry, Record) else None)
     except FileNotFoundError:
         return None
     except Flawed as flaw:

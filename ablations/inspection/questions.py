@@ -52,7 +52,7 @@ def example(name: str) -> Path:
     """
     known = examples()
     if name not in known:
-        raise ConfigError([f"there is no example '{name}'.{did_you_mean(name, known)} Examples: {', '.join(known)}"])
+        raise ConfigError([f"there is no example '{name}'.{did_you_mean(name, known, listed=True)}"])
     return known[name]
 
 

@@ -18,7 +18,7 @@ def recorded(prefix: str, records: Records) -> Record:
     Raises:
         ConfigError: If none or several match, or the record is damaged.
     """
-    known = [path.stem for path in records.files()]
+    known = sorted({path.stem for part in records.parts for path in part.files()})
     ids = [name for name in known if name.startswith(prefix)]
     if len(ids) != 1:
         some = f": {', '.join(ids[:6])}{' ...' * (len(ids) > 6)}. Give more digits." if ids else ""

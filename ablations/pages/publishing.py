@@ -15,18 +15,15 @@ from ablations.core.store import Records, Snapshot
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.summaries import planned_metrics
 from ablations.pages import cards, parameters_page, report, scoreboard_page
-from ablations.pages.scoreboard_page import UNCOUNTED
 from ablations.planning import grids, scales
-from ablations.planning.afterwards import measured_at, tasks_at
 from ablations.planning.grids import REQUEST
 from ablations.planning.plan import Plan, plan
-from ablations.planning.recorded import may_have, systems
+from ablations.planning.recorded import at_hand, may_have, systems
 from ablations.schema.grid import Grid
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.data import pins as corpora
 from lightning_modules.files import read
-from lightning_modules.tasks import pins as task_pins
-from lightning_modules.zero_shot.table import ZERO_SHOT
+from lightning_modules.places import is_unpublished
 
 _REQUESTED = {"axes": dict, "set": dict, "seeds": int, "filters": dict}  # what a request may override
 
@@ -54,12 +51,15 @@ class _Page(NamedTuple):
 def publish(source: str, found: Plan, records: Records) -> dict[str, Path]:
     """Writes the page of a plan, the index, and the scoreboard if it counts the scale.
 
-    Other pages stay as they are. A grid that cannot be read is left out of the scoreboard with a `GridWarning`.
+    In the folder of unpublished results it writes the page alone. Other pages stay as they are. A grid that cannot be
+    read is left out of the scoreboard with a `GridWarning`.
     """
     with _snapshot(records) as snapshot:
         measured = Measurements(found.grid, found.cells, snapshot)
         written = _publish(source, found, measured, snapshot.folder)
-        if found.scale in UNCOUNTED:
+        if records.published:
+            return written
+        if scales.is_trial(found.scale):
             return written | _index(snapshot)
         for problem in grids.readable()[1]:
             warnings.warn(f"a grid is left out of the scoreboard: {problem}", GridWarning, stacklevel=2)
@@ -148,7 +148,8 @@ def republish(results_dir: str | Path | None = None, grid: str | None = None) ->
     with _snapshot(Records(results_dir)) as snapshot:
         if grid is None:
             known, problems = grids.readable()
-            parameters_page.publish(snapshot.folder)
+            if not is_unpublished(snapshot.folder):
+                parameters_page.publish(snapshot.folder)
         else:
             known, problems = {(read := grids.read(grid)).name: read}, []
         return _republish(snapshot, known, problems, next(iter(known)) if grid else None)
@@ -166,7 +167,8 @@ def _republish(snapshot: Snapshot, known: Mapping[str, Grid], problems: list[Pro
     if only and not folders and not problems:
         command = f"ablations run {only} --scale SCALE"
         raise ConfigError([f"'{only}' has no page in {snapshot.folder}. `{command}` trains and publishes"])
-    _overviews(snapshot)
+    if not is_unpublished(snapshot.folder):
+        _overviews(snapshot)
     if problems:
         raise ConfigError(problems)
     return folders
@@ -224,14 +226,9 @@ def _plain_pages(snapshot: Snapshot, known: Mapping[str, Grid]) -> Iterator[_Pag
     for name, grid in known.items():
         for scale in dict.fromkeys((*grid.scales, *scales.available())):
             has_page = (snapshot.folder / name / scale).is_dir()
-            if has_page or (scale in grid.scales and _at_hand(grid, scale)):
+            is_ours = scale in grid.scales and not is_unpublished(snapshot.folder)
+            if has_page or (is_ours and at_hand(grid, scale)):
                 yield _Page((name, scale), name, scale, {})
-
-
-def _at_hand(grid: Grid, scale: str) -> bool:
-    """Whether the data of all tasks of a scale can be named without being there, or are."""
-    asked = (ZERO_SHOT[task].at_hand() for task in measured_at(grid, scale))
-    return all(task_pins.at_hand(task) for task in tasks_at(grid, scale)) and all(asked)
 
 
 def _overridden_pages(snapshot: Snapshot, problems: list[Problem], only: str | None) -> Iterator[_Page]:

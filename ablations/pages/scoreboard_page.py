@@ -18,10 +18,10 @@ from ablations.measurements.trunks import WORD as CONTINUED
 from ablations.pages import tables
 from ablations.pages.cards import cards
 from ablations.planning import grids
+from ablations.planning.scales import is_trial
 from ablations.schema.record import Record
 from lightning_modules import files
 
-UNCOUNTED = ("smoke", "demo", "demo-scratch")  # scales too small for their numbers to count
 _ORDER = ("laptop", "laptop-long", "gpu", "paper", MECHANISM)
 _COLUMNS = {  # of the summary -> the outcomes that it counts
     REPLICATES: (REPLICATES,),
@@ -47,7 +47,7 @@ def gathered(snapshot: Snapshot) -> list[scoreboard.Entry]:
     known, counted = grids.available(), []
     for folder, card in cards(snapshot.folder):
         grid, scale = folder.parts[-2:]
-        if grid in known and scale not in UNCOUNTED and not (folder / grids.REQUEST).exists():
+        if grid in known and not is_trial(scale) and not (folder / grids.REQUEST).exists():
             counted.append((grid, scale, card))
     answers = [answer for answer in scoreboard.answers(counted, snapshot.done) if answer.claim in published_claims()]
     return scoreboard.entries(answers, _grids_of_claims())

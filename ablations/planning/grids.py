@@ -8,7 +8,7 @@ from ablations.core.strict_yaml import State
 from ablations.planning import checked, scales
 from ablations.schema.grid import Grid
 from lightning_modules.config import ConfigError, Problem, did_you_mean
-from lightning_modules.places import own
+from lightning_modules.places import UNPUBLISHED, checkout, own, results
 
 FOLDER = Path(__file__).parents[1] / "grids"
 ENDINGS = (".yaml", ".yml")  # of a path; a name has none
@@ -49,6 +49,20 @@ def locate(grid: str | Path) -> Path:
     if named not in known:
         raise ConfigError([f"there is no grid '{named}'.{did_you_mean(named, known)}"])
     return known[named]
+
+
+def is_own(grid: str) -> bool:
+    """Whether a grid is a user's own question rather than one of the project, which all name a paper."""
+    return grid not in available() or not read(grid).paper
+
+
+def results_dir(grid: str, scale: str) -> Path:
+    """The results folder of a grid at a scale if none is named.
+
+    What is for trial stays next to the published results, as do a user's own grids in a checkout.
+    """
+    is_beside = scales.is_trial(scale) or (checkout() is not None and is_own(grid))
+    return results() / UNPUBLISHED if is_beside else results()
 
 
 def read(grid: str | Path) -> Grid:

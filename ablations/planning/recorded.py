@@ -1,4 +1,4 @@
-"""Which grids have records at a scale, known from systems alone: the ids of runs take most of the time of a plan."""
+"""Which grids have records at a scale, or data, without a plan: ids of runs take time, and data may ask a hub."""
 
 import functools
 import json
@@ -6,12 +6,15 @@ from collections.abc import Iterator
 
 from ablations.core.store import Snapshot
 from ablations.planning import filling
+from ablations.planning.afterwards import measured_at, tasks_at
 from ablations.planning.cells import Workshop, layout
 from ablations.planning.search import combinations, search_at
 from ablations.schema.grid import Grid
 from ablations.schema.record import Record
 from lightning_modules.config import ConfigError, identity
 from lightning_modules.system import System
+from lightning_modules.tasks import pins as task_pins
+from lightning_modules.zero_shot.table import ZERO_SHOT
 
 
 def systems(snapshot: Snapshot) -> frozenset[str] | None:
@@ -22,6 +25,12 @@ def systems(snapshot: Snapshot) -> frozenset[str] | None:
         return frozenset(map(_identity, texts))
     except ConfigError:
         return None
+
+
+def at_hand(grid: Grid, scale: str) -> bool:
+    """Whether the data of all tasks of a scale can be named without being there, or are. It opens no connection."""
+    asked = (ZERO_SHOT[task].at_hand() for task in measured_at(grid, scale))
+    return all(task_pins.at_hand(task) for task in tasks_at(grid, scale)) and all(asked)
 
 
 @functools.lru_cache(maxsize=4096)

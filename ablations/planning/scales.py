@@ -54,6 +54,11 @@ def judges(name: str) -> bool:
     return name not in available() or read(name).judged
 
 
+def is_trial(name: str) -> bool:
+    """Whether what a scale leaves stays next to the published results; not of a scale that only a grid knows."""
+    return name in available() and read(name).trial
+
+
 def lineage(name: str) -> tuple[ScaleFile, ...]:
     """The file of a scale, of the scale that it is like, and so on, all checked.
 

@@ -1,7 +1,10 @@
 """The executor that makes runs one by one in this process: for tests, debugging and Windows."""
 
+import logging
 import signal
+import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import ClassVar
 
 from ablations.running import worker
@@ -13,6 +16,22 @@ from ablations.running.signals import patient
 from ablations.schema.run import Run
 from lightning_modules.config import Problem, Settings
 from lightning_modules.training.execution import Execution
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Leaves out what Lightning says of each training in this process: the devices it found, its own deprecations."""
+    import pytorch_lightning as pl  # which sets the level as it is imported
+
+    logger = logging.getLogger(pl.__name__)
+    before = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="pytorch_lightning")
+            yield
+    finally:
+        logger.setLevel(before)
 
 
 class InlineOptions(Settings):
@@ -42,7 +61,7 @@ class Inline(Executor):
         ((path,),) = (one.configs for one in turns)
         job = Job.load(path)
         run = Run.read(job.run)
-        with patient() as interrupted:
+        with quiet(), patient() as interrupted:
             try:
                 code = worker.attempt(
                     job, interrupted.is_set, lambda progress: launch.emit("progress", run, progress=progress)

@@ -26,7 +26,7 @@ from ablations.running.sharing import FirstRuns
 from ablations.running.signals import BELL, ENDING
 from ablations.running.worker_process import Worker, bare_main
 from lightning_modules import speed
-from lightning_modules.config import Problem, Settings, knob
+from lightning_modules.config import ConfigError, Problem, Settings, knob
 from lightning_modules.training.execution import Execution
 
 # Nothing of the project: the server looks for it in the working directory first, where another copy of it may lie.
@@ -153,7 +153,12 @@ class Local(Executor):
 
     def _start(self) -> _Worker:
         used = [worker.slot for worker in self.workers if worker.has_run or worker.process.is_alive()]
-        self.workers.append(_Worker(next(slot for slot in self.slots if used.count(slot) < self.slots.count(slot))))
+        slot = next(slot for slot in self.slots if used.count(slot) < self.slots.count(slot))
+        try:
+            self.workers.append(_Worker(slot))
+        except (EOFError, ConnectionError):
+            text = "the process from which workers start was killed, perhaps by the kernel for memory"
+            raise ConfigError([f"{text}. Run the command again, with --jobs 1 or --executor inline."]) from None
         return self.workers[-1]
 
     def ending(self, job: _Worker) -> Ending | None:

@@ -95,13 +95,15 @@ def of_results(records: Records) -> Packed:
 
 def _known(plan: Plan, records: Records) -> dict[str, Path]:
     """What the results folder has of a plan's runs and of those that they start from."""
-    names = {f"{bars.FOLDER}/{path.name}" for path in (records.folder / bars.FOLDER).glob("*.json")}
+    folders = [part.folder for part in records.parts]
+    names = {f"{bars.FOLDER}/{path.name}" for folder in folders for path in (folder / bars.FOLDER).glob("*.json")}
     family = {run.id: run for one in (*plan.runs, *plan.awaited) for run in one.lineage}
     for record in filter(None, map(records.get, family)):
         names |= {records.path(record.id).relative_to(records.folder).as_posix(), *companions(record), heldout.LIST}
     for run_id in family:
         names |= {f"{kept_weights.FOLDER}/{run_id}/{name}" for name in _of_weights()}
-    return {name: records.folder / name for name in sorted(names) if (records.folder / name).is_file()}
+    found = {name: folder / name for folder in reversed(folders) for name in names if (folder / name).is_file()}
+    return dict(sorted(found.items()))
 
 
 def _work(plan: Plan, records: Records) -> dict[str, Source]:

@@ -110,6 +110,7 @@ class ScaleFile(Settings):
     name: str = required("Stem of the file.", pattern=r"^[a-z][a-z0-9_-]*$")
     description: str = required("Its cost and what it shows, in one line.", min_length=1)
     judged: bool = knob(True, "Whether claims get verdicts at this scale. Not where its numbers mean nothing.")
+    trial: bool = knob(False, "Whether what it leaves stays next to the published results, and in no index of them.")
     caveat: str = knob("", "What replaces what, or what results cannot show, in one sentence, which pages show.")
     caveat_where: dict[str, Any] = knob(
         {}, "Knob -> value. The caveat is about models that have all of these, and pages without one leave it out."

@@ -63,18 +63,13 @@ def generated(root: Path) -> Iterator[tuple[str, str]]:
     A user's own grids have an index of their own: those that name no paper, and those whose file is elsewhere.
     """
     listed = every(root)
-    own = [page for page in listed if is_own(page.grid)]
+    own = [page for page in listed if grids.is_own(page.grid)]
     published = [page for page in listed if page not in own]
     yield f"{FOLDER}/index.md", _index("Grids", _INTRODUCTION, published, [f"Your own grids </{OWN}>"])
     yield f"{OWN}.md", _index("Your own grids", _ABOUT_OWN if own else f"{_ABOUT_OWN} There are none yet.", own)
     for page in listed:
         if not page.scale:
             yield f"{page.docname}.md", _without_results(page) + _grid_file(root, page.grid) + _notebook(root, page)
-
-
-def is_own(grid: str) -> bool:
-    """Whether a grid is a user's own question rather than one of the project, which all name a paper."""
-    return grid not in grids.available() or not grids.read(grid).paper
 
 
 def supplement(root: Path, docname: str) -> str:

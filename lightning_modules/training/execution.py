@@ -3,9 +3,10 @@
 What a run is does not depend on it, so none of it is in an identity. A record's provenance says it.
 """
 
+import importlib.util
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -22,6 +23,26 @@ from lightning_modules.problems import did_you_mean
 from lightning_modules.training.settings import Training
 
 Strategy = Literal["ddp", "fsdp"]
+Curves = Literal["csv", "tensorboard", "wandb", "mlflow"]
+_PACKAGES: Mapping[str, tuple[str, ...]] = {  # of each of them one is enough
+    "csv": (),
+    "tensorboard": ("tensorboard", "tensorboardX"),
+    "wandb": ("wandb",),
+    "mlflow": ("mlflow", "mlflow_skinny"),
+}
+
+
+def check_logger(name: str) -> None:
+    """Checks that there is a logger of this name and that its package is installed.
+
+    Raises:
+        ConfigError: If not.
+    """
+    if name not in (known := get_args(Curves)):
+        raise ConfigError([Problem("--logger", f"no '{name}'.{did_you_mean(name, known, listed=True)}")])
+    if (wanted := _PACKAGES[name]) and not any(map(importlib.util.find_spec, wanted)):
+        text = f"'{name}' needs a package that is not installed: pip install 'ablations[{name}]', or use --logger csv"
+        raise ConfigError([Problem("--logger", text)])
 
 
 @dataclass(frozen=True)
@@ -37,7 +58,7 @@ class Execution:
         activation_checkpointing: Whether layers keep their input alone and are computed again in the backward pass.
         compile_layers: Whether layers of a transformer are compiled (see `compiled`).
         checkpoint_seconds: Time between checkpoints of a training.
-        logger: Who draws live curves of trainings (`loggers.Curves`); empty for nobody.
+        logger: Who draws live curves of trainings (`Curves`); empty for nobody.
         curves: The folder of these curves.
     """
 

@@ -3,45 +3,20 @@
 A logger that fails costs the curve and not the run. What needs a server stays on this machine by default.
 """
 
-import importlib.util
 import os
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from pytorch_lightning.loggers import Logger
 
-from lightning_modules.config import ConfigError, Problem
-from lightning_modules.problems import did_you_mean
 from lightning_modules.training import ranks
 from lightning_modules.training.execution import Execution
-
-Curves = Literal["csv", "tensorboard", "wandb", "mlflow"]
-_PACKAGES: Mapping[str, tuple[str, ...]] = {  # of each of them one is enough
-    "csv": (),
-    "tensorboard": ("tensorboard", "tensorboardX"),
-    "wandb": ("wandb",),
-    "mlflow": ("mlflow", "mlflow_skinny"),
-}
 
 
 class LoggerWarning(UserWarning):
     """A logger failed; the training continues without its curve."""
-
-
-def check(name: str) -> None:
-    """Checks that there is such a logger and that its package is installed.
-
-    Raises:
-        ConfigError: If not.
-    """
-    if name not in (known := get_args(Curves)):
-        allowed = ", ".join(known)
-        raise ConfigError([Problem("--logger", f"no '{name}'.{did_you_mean(name, known)} Allowed: {allowed}.")])
-    if (wanted := _PACKAGES[name]) and not any(map(importlib.util.find_spec, wanted)):
-        text = f"'{name}' needs a package that is not installed: pip install 'ablations[{name}]', or use --logger csv"
-        raise ConfigError([Problem("--logger", text)])
 
 
 def logger(execution: Execution, run: str, settings: Mapping[str, Any]) -> "Tolerant | None":

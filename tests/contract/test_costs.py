@@ -1,14 +1,19 @@
 """The table of what grids cost and see agrees with their plans, and says what is not available."""
 
+import time
+
 import pytest
+from pytorch_lightning import Callback, Trainer
 
 from ablations.claims.power import prospects
 from ablations.core.store import Records
 from ablations.measurements.measurements import Measurements
 from ablations.pages import cost_table
 from ablations.planning import grids
+from ablations.planning.cost import RUN_START, costs, speed
 from ablations.planning.plan import plan
 from lightning_modules.places import results
+from tests.contract.test_cell_identities import cells_of
 
 pytestmark = pytest.mark.slow
 
@@ -70,3 +75,39 @@ def test_a_grid_without_the_scale_and_claims_without_a_test_say_so(found):
     sheet = cost_table.sheet(list(found.values()))
     assert any(row[:2] == ["copy_distance", "lease"] and "mechanism" in str(row[-1]) for row in sheet.rows)
     assert all(row.missing for row in found.values() if row.closed)
+
+
+def test_a_smoke_plan_is_short_in_every_grid():
+    """At what was measured: 5 ms of a core a step with 48 thousand parameters, 15 GFLOP a second with 100 thousand."""
+    long = []
+    for name in grids.available():
+        if "smoke" in grids.read(name).scales:
+            runs = {run.id: run for cell in cells_of(name, "smoke") for run in (*cell.work, *cell.awaited)}
+            every = {one.id: one for run in runs.values() for one in run.lineage}
+            charged = costs(list(every.values())).values()
+            tokens = sum(cost.tokens for cost in charged)
+            seconds = sum(RUN_START + max(5e-3 * cost.steps, cost.flops / 15e9) for cost in charged)
+            long += [(name, tokens, seconds)] if tokens > 4e6 or seconds > 120 else []
+    assert not long
+
+
+class Clock(Callback):
+    """Seconds of a core until the end of each step."""
+
+    def __init__(self):
+        self.ends = []
+
+    def on_train_batch_end(self, *_):
+        self.ends.append(time.process_time())
+
+
+def test_no_speed_is_assumed_that_is_a_hundred_times_the_real_one(tiny):
+    clock = Clock()
+    trainer = Trainer(
+        max_steps=30, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, callbacks=[clock],
+    )  # fmt: skip
+    small = tiny.but(**{"training.steps": 30, "training.batch_size": 2})
+    trainer.fit(small.build(seed=0), small.data_module(seed=0))
+    step = (clock.ends[-1] - clock.ends[9]) / 20
+    assert speed({}, [small], "cpu")[0] < 100 * small.flops_per_step() / step

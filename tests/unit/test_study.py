@@ -20,6 +20,7 @@ from ablations.pages import runs_table
 from ablations.running import estimate
 from ablations.study import Study
 from lightning_modules.config import ConfigError
+from lightning_modules.data.corpora import sources
 from lightning_modules.places import project
 from tests import tiny
 from tests.messages import names, naming
@@ -238,3 +239,17 @@ def test_what_is_overridden_stands_in_the_first_lines(tmp_path):
     plain = Study("masking_ratio", "smoke", results_dir=tmp_path)
     plain.publish()
     assert "Overridden" not in str(plain.about()) + (plain.folder / "README.md").read_text()
+
+
+def test_a_plan_asks_no_hub_for_tasks_of_other_scales(tmp_path, monkeypatch):
+    """The scale `paper` of this grid has tasks of GLUE that are neither pinned nor here."""
+    asked = []
+
+    def hub(*place, **options):
+        asked.append(place)
+        raise sources.Unavailable("offline")
+
+    monkeypatch.setattr(sources, "loaded", hub)
+    monkeypatch.setenv("ABLATIONS_DATA", str(tmp_path))
+    assert "paper" in Study("distillation", "smoke", results_dir=tmp_path / "results").power().text
+    assert not asked

@@ -33,9 +33,8 @@ def checked(option: str, chosen: Sequence[str], allowed: Sequence[Name]) -> list
     """
     unknown = [value for value in chosen if value not in allowed]
     if unknown:
-        text = "there is no {!r}.{} Allowed: {}."
         raise ConfigError(
-            Problem(option, text.format(value, did_you_mean(value, allowed), ", ".join(allowed))) for value in unknown
+            Problem(option, f"there is no {value!r}.{did_you_mean(value, allowed, listed=True)}") for value in unknown
         )
     return [name for name in allowed if name in chosen]
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ablations.commands.terminal import As, Format, Results, complain, echo, reporting_errors, tell
+from ablations.commands.terminal import As, Format, Results, complain, echo, known, reporting_errors, tell
 
 
 def command(
@@ -29,7 +29,7 @@ def command(
     from lightning_modules.places import cache
 
     with reporting_errors():
-        home, records = cache(), Records(results_dir)
+        home, records = cache(), Records(results_dir) if everything and results_dir else known(results_dir)
         found = cleaning.of_all(records) if everything else cleaning.of_finished(records)
         if everything:
             for part, size in _by_part(found.going, home).items():

@@ -27,10 +27,11 @@ def command(
     with reporting_errors():
         records, *cell = existing(results_dir), *words[:-1]
         if what in grids.available():
-            cells = {one.label: one for one in Study(what, scale, results_dir=results_dir).resolve().cells}
+            study = Study(what, scale, results_dir=results_dir)
+            records, cells = study.records, {one.label: one for one in study.resolve().cells}
             if len(cell) != 1 or cell[0] not in cells:
                 named = " ".join(cell)
-                text = f"there is no cell '{named}'.{did_you_mean(named, cells)} Allowed: {', '.join(cells)}."
+                text = f"there is no cell '{named}'.{did_you_mean(named, cells, listed=True)}"
                 raise ConfigError([Problem("cell", text)])
             ids = [run.id for run in cells[cell[0]].work if records.get(run.id)]
         elif cell:

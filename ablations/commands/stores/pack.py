@@ -75,6 +75,7 @@ def command(
                 from ablations.study import Study
 
                 study = Study(grid, scale, **overridden(axis, set, filter), seeds=seeds, results_dir=results_dir)
+                records = study.records
                 plan = study.resolve().sliced(values(slice, "--slice"))
             if plan is None or results:
                 packed = _home(records, plan)

@@ -20,6 +20,7 @@ from ablations.schema.run import Run
 from lightning_modules.config import ConfigError, Settings, identity, knob, required
 from lightning_modules.measures import heldout_text
 from lightning_modules.measures.counting import RECIPE, Reached
+from lightning_modules.places import behind
 from lightning_modules.tasks.measured_baselines import described
 from lightning_modules.tasks.measured_baselines import names as method_names
 
@@ -239,7 +240,8 @@ def read(results: Path, name: str) -> Bar | Methods:
         FileNotFoundError: If it has none of this name.
         Flawed: If its file is none.
     """
-    return parsed(name, content(results / file(name), results))
+    folder = next((part for part in behind(results) if (part / file(name)).exists()), results)
+    return parsed(name, content(folder / file(name), folder))
 
 
 def write(results: Path, bar: Bar | Methods) -> Path:
@@ -259,7 +261,7 @@ def write(results: Path, bar: Bar | Methods) -> Path:
 
 def is_kept(results: Path, name: str) -> bool:
     """Whether a results folder has a bar of this name, as it was written."""
-    return _is_sound(results / file(name), name, results)
+    return any(_is_sound(folder / file(name), name, folder) for folder in behind(results))
 
 
 def _is_sound(path: Path, name: str, results: Path) -> bool:
@@ -290,7 +292,7 @@ class Bars:
 
     def __init__(self, results: Path | None) -> None:
         self._results, self._known = results, dict[str, Bar | Methods | None]()
-        self._are_any = results is not None and (results / FOLDER).is_dir()
+        self._are_any = results is not None and any((folder / FOLDER).is_dir() for folder in behind(results))
 
     def of(self, run: Run) -> Mapping[str, Bar]:
         """Target -> the bar of a pretraining's held-out loss, as far as there are any."""

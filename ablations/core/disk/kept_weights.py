@@ -16,6 +16,7 @@ from lightning_modules.config import ConfigError
 from lightning_modules.data.store import tokenizer_place
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.files import read
+from lightning_modules.places import behind
 
 FOLDER = "weights"
 LARGEST = 50_000_000  # bytes; every clone carries what is kept, and hosts of repositories refuse much larger files
@@ -25,8 +26,8 @@ _REMEDY = "Restore it from a copy, or remove its folder and keep the run again (
 
 def kept(results: Path, run_id: str, name: str) -> Path | None:
     """A kept file of a run, if it is there and as it was written."""
-    path = results / FOLDER / run_id / name
-    return path if cached.is_sound(path, results) else None
+    places = ((folder, folder / FOLDER / run_id / name) for folder in behind(results))
+    return next((path for folder, path in places if cached.is_sound(path, folder)), None)
 
 
 def lend_tokenizer(results: Path, run: Run) -> None:
@@ -43,7 +44,7 @@ def lend_tokenizer(results: Path, run: Run) -> None:
         if not cached.is_sound(place) and (file := kept(results, member.id, TOKENIZER)):
             Encoder(file, data.tokenizer.kind)  # or it would be the tokenizer of all runs on these corpora
             with cached.locked(place):
-                cached.write(place, lambda copy, file=file: copy.write(read(file, within=results)))
+                cached.write(place, lambda copy, file=file: copy.write(read(file, within=file.parents[2])))
 
 
 def keep(results: Path, run_id: str, weights: Path, tokenizer: Path) -> Path:

@@ -140,6 +140,7 @@ def test_a_name_alone_makes_no_file_the_projects(home, place):
 
 def test_reading_writes_no_mark_and_is_never_refused(home, tmp_path):
     put(home / "notes.txt")
+    (tmp_path / "results" / "records").mkdir(parents=True)
     for words in (["list"], ["plan", "masking_ratio", "--scale", "smoke"], ["clean"]):
         more = ["--results-dir", str(tmp_path / "results")] if words != ["list"] else []
         done = CliRunner().invoke(app, [*words, *more])

@@ -26,7 +26,7 @@ def test_a_listing_has_the_same_rows_in_every_format():
 
 
 def test_what_is_no_list_is_names_and_values(tmp_path):
-    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "records").mkdir(parents=True)
     told = json.loads(printed("verify", "--results-dir", str(tmp_path / "results"), "--format", "json"))
     rows = csv.DictReader(io.StringIO(printed("verify", "--results-dir", str(tmp_path / "results"), "--format", "csv")))
     assert {row["name"] for row in rows} == told.keys()

@@ -241,12 +241,12 @@ def test_time_is_estimated_from_runs_of_like_size_where_there_are_any(tmp_path):
 def test_time_and_disk_are_estimated(tmp_path):
     grid, records = read(tmp_path), Records(tmp_path / "results")
     fresh = plan(grid, "smoke", records=records)
-    assert fresh.speed == ASSUMED_SPEED["cpu"]
+    assert 0 < fresh.speed < ASSUMED_SPEED["cpu"]
     assert "assumed" in fresh.speed_source
     assert fresh.tokens == 4 * 12 * 4 * 16
     each = RUN_START + fresh.flops / 4 / fresh.speed
     assert fresh.seconds == pytest.approx(LAUNCH_START + 4 * each / min(fresh.slots, 4), rel=1e-3)
-    assert list(fresh.table()["seconds a run"]) == pytest.approx([each, each], rel=1e-3)
+    assert list(fresh.table()["seconds a run"]) == pytest.approx([each, each], rel=0.05)
     assert fresh.disk > 4 * 8_000
     for run in fresh.runs:
         finish(records, run)
@@ -269,7 +269,7 @@ def test_runs_of_a_second_do_not_tell_the_speed(tmp_path):
     grid, records = read(tmp_path), Records(tmp_path / "results")
     first, second, *_ = plan(grid, "smoke", records=records).runs
     finish(records, first, cost={"flops": 1e9, "seconds": 1.0})
-    assert plan(grid, "smoke", records=records).speed == ASSUMED_SPEED["cpu"]
+    assert "assumed" in plan(grid, "smoke", records=records).speed_source
     finish(records, second, cost={"flops": 1e12, "seconds": 20.0})
     assert plan(grid, "smoke", records=records).speed == 5e10
 

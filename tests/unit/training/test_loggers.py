@@ -10,8 +10,8 @@ from pytorch_lightning.loggers import CSVLogger, Logger
 
 from lightning_modules.config import ConfigError
 from lightning_modules.pretraining import fit
-from lightning_modules.training import loggers
-from lightning_modules.training.execution import Execution
+from lightning_modules.training import execution, loggers
+from lightning_modules.training.execution import Execution, check_logger
 from lightning_modules.training.loggers import LoggerWarning, Tolerant
 from tests.messages import names
 
@@ -126,9 +126,9 @@ def test_nobody_draws_unless_asked(system, tmp_path):
 
 @pytest.mark.parametrize(("name", "told"), [("tensorbord", "tensorboard"), ("wandb", "ablations[wandb]")])
 def test_a_logger_that_is_unknown_or_not_installed_is_refused_before_any_run(name, told, monkeypatch):
-    monkeypatch.setattr(loggers.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(execution.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ConfigError) as refused:
-        loggers.check(name)
+        check_logger(name)
     assert names(str(refused.value), "--logger", told)
 
 
@@ -142,8 +142,8 @@ def test_other_ranks_log_nothing(monkeypatch):
 def test_a_logger_may_be_asked_for_where_one_of_its_packages_is_installed(monkeypatch):
     installed = set()
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name if name in installed else None)
-    loggers.check("csv")
+    check_logger("csv")
     with pytest.raises(ConfigError, match="tensorboard"):
-        loggers.check("tensorboard")
+        check_logger("tensorboard")
     installed.add("tensorboardX")
-    loggers.check("tensorboard")
+    check_logger("tensorboard")

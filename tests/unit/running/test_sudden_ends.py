@@ -1,0 +1,96 @@
+"""What ends beside the runs is said in a line, with what to do: workers' own process, a kernel, a fine-tuning."""
+
+import logging
+import subprocess
+import sys
+
+import nbformat
+import pytest
+
+from ablations.commands.checkpoints import _bar
+from ablations.core import notebooks
+from ablations.running.inline import quiet
+from lightning_modules.config import ConfigError
+from lightning_modules.training.recorder import Progress
+from tests import tiny
+from tests.messages import names
+
+pytestmark = pytest.mark.slow
+
+DYING = """
+from ablations.running import local
+from lightning_modules.config import ConfigError
+local._PRELOADED = ["dying"]
+executor = local.Local(local.LocalOptions(slots=1))
+try:
+    executor._start()
+except ConfigError as error:
+    print(error)
+"""
+
+
+def test_workers_whose_server_is_killed_as_it_starts_are_explained(tmp_path):
+    (tmp_path / "dying.py").write_text("import os\nos._exit(9)\n")
+    environment = tiny.environment(tmp_path)
+    environment["PYTHONPATH"] += f":{tmp_path}"
+    done = subprocess.run(
+        [sys.executable, "-c", DYING], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert names(done.stdout, "memory", "--jobs 1", "--executor inline")
+
+
+def notebook(folder, *cells, kernel="python3"):
+    made = nbformat.v4.new_notebook(metadata={"kernelspec": {"name": kernel, "display_name": "", "language": "python"}})
+    made.cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
+    path = folder / "mine.ipynb"
+    nbformat.write(made, path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("cell", "kernel", "words"),
+    [
+        ("import os; os._exit(9)", "python3", ["kernel", "died"]),
+        ("1", "no_such_kernel", ["no_such_kernel", "ipykernel", "--no-notebook"]),
+    ],
+)
+def test_a_kernel_that_dies_or_is_not_installed_is_a_line(tmp_path, cell, kernel, words):
+    source = notebook(tmp_path, cell, kernel=kernel)
+    with pytest.raises(ConfigError) as error:
+        notebooks.execute(source, {}, tmp_path / "out" / "notebook.ipynb")
+    (problem,) = error.value.problems
+    assert names(str(problem), source.name, *words)
+    assert "\n" not in str(problem)
+
+
+@pytest.mark.parametrize("number", [143, None])
+def test_a_finetuning_counts_as_done_once_it_has_its_result(capsys, number):
+    def tuned():
+        with _bar("mine", True) as tell:
+            tell(Progress(step=10, steps=10, loss=1.0, tokens_per_second=5.0))
+            if number:
+                raise SystemExit(number)
+
+    if number:
+        with pytest.raises(SystemExit):
+            tuned()
+    else:
+        tuned()
+    assert ("1/1 runs" in capsys.readouterr().out) == (number is None)
+
+
+def test_trainings_in_this_process_leave_out_what_lightning_says_of_each(tiny, capfd):
+    import pytorch_lightning as pl
+
+    logger = logging.getLogger(pl.__name__)
+    before = logger.level
+    with quiet():
+        trainer = pl.Trainer(
+            max_steps=1, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+            enable_model_summary=False,
+        )  # fmt: skip
+        small = tiny.but(**{"training.steps": 1})
+        trainer.fit(small.build(seed=0), small.data_module(seed=0))
+    assert capfd.readouterr() == ("", "")
+    assert logger.level == before
