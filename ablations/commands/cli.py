@@ -32,13 +32,11 @@ from ablations.commands import (
     language,
     params,
     pick,
-    prepare,
     published,
-    simulate,
     tokenizer,
     translate,
 )
-from ablations.commands.stores import bars, clean, keep, note, pack, sync, unpack
+from ablations.commands.stores import bars, clean, keep, note, sync
 from ablations.commands.summary import tell_results
 from ablations.commands.terminal import (
     USUAL,
@@ -168,6 +166,9 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be trained and its cost. Train nothing.")
     ] = False,
+    prepare_only: Annotated[
+        bool, typer.Option("--prepare", help="Make what the runs read, in the cache. Train nothing.")
+    ] = False,
     parameter: Parameter = None,
     notebook: Annotated[str | None, typer.Option(help="A notebook to use instead of the grid's own.")] = None,
     no_notebook: Annotated[bool, typer.Option("--no-notebook", help="Train and publish without Jupyter.")] = False,
@@ -186,7 +187,7 @@ def run(
 
     Exits with 0 only if every run of the plan is done. Runs of a search may have diverged. With --for, it exits with 75
     if runs are left for want of time alone. The same command continues them, and the notebook waits for the last. With
-    --slice it is not executed.
+    --slice it is not executed. With what --prepare makes, the same command needs no text, no data set and no network.
     """
     from ablations.core import notebooks
     from ablations.planning import grids
@@ -220,6 +221,15 @@ def run(
         if source is not None:
             overridden |= {"axes": notebooks.axes(source, parameters), "set": parameters.get("set")}
         study = Study(grid, scale, **overridden, results_dir=results_dir).at_look(look)
+        if prepare_only and not dry_run:
+            from ablations.running.prepare import prepared, sizes
+
+            with watching(), aside(form):
+                rows = sizes(prepared(study.resolve().sliced(part), study.records))
+            if form is Format.table:
+                rows = [{**row, "bytes": f"{row['bytes'] / 1e6:,.1f} MB"} for row in rows]
+            listing(rows, form, "part")
+            return
         with aside(form):
             is_new = not any(part.folder.is_dir() for part in study.records.parts)
             echo(f"results: {study.folder}" + " (a new results folder: nothing is finished in it)" * is_new)
@@ -467,7 +477,6 @@ PANELS: dict[str, list[tuple[str, Callable[..., None], str]]] = {
         ("list", grid_files.list_grids, "list"),
         ("plan", plan, "plan masking_ratio --scale laptop"),
         ("run", run, "run masking_ratio --scale smoke --set model.num_layers=1"),
-        ("prepare", prepare.command, "prepare masking_ratio --scale smoke"),
         ("new", new, "new depth --axis model.num_layers=1,2,4"),
         ("check", grid_files.check, "check masking_ratio"),
         ("knobs", knobs.command, "knobs alibi"),
@@ -501,14 +510,11 @@ PANELS: dict[str, list[tuple[str, Callable[..., None], str]]] = {
     "Share": [
         ("sync", sync.command, "sync s3://my-bucket/ablations"),
         ("keep", keep.command, "keep RUN"),
-        ("pack", pack.command, "pack masking_ratio --scale lease --output lease.tar.xz --split 15MB"),
-        ("unpack", unpack.command, "unpack results.tar.xz"),
     ],
     "Maintain": [
         ("verify", verify, "verify"),
         ("bars", bars.command, "bars masking_ratio --scale laptop"),
         ("clean", clean.command, "clean"),
-        ("simulate", simulate.command, "simulate --grids 100"),
     ],
 }
 _GROUPS = {"campaign": ("Make", campaign.app), "data": ("Data", data.app), "tokenizer": ("Data", tokenizer.app)}
