@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
+from ablations.core.bars import complete_finished
 from ablations.core.disk import kept_weights, locks
 from ablations.core.store import Records, check_inside
 from ablations.planning import scales
@@ -180,6 +181,8 @@ def execute_phases(
         named = "; ".join(cell.label for cell in plan.open)
         whole.problems.append(f"not evaluated, search unfinished: {named}")
         whole.problems += missing(plan, records)
+    if not whole.left:
+        whole.notes += complete_finished(plan.runs, records)
     return whole
 
 

@@ -12,7 +12,6 @@ import typer
 from typer.testing import CliRunner
 
 from ablations.commands import checkpoints, cli, evaluate, simulate, tokenizer, translate
-from ablations.commands.data_sets import pairs
 from ablations.commands.terminal import Format
 from ablations.core.packs import archive
 from ablations.core.store import Records
@@ -33,6 +32,7 @@ TOLD = dict.fromkeys(tokenizer._HEADINGS.keys() - {"longest"}, 0.5)  # of a toke
 RUN = "RUN"  # stands for the id of a run below
 FOLDER = "FOLDER"  # stands for an empty folder
 QUEUE = "QUEUE"  # stands for the file of a campaign
+OTHER = "OTHER"  # stands for another results folder
 PACK = "PACK"  # stands for a pack of results
 
 
@@ -48,7 +48,6 @@ def leaves(command, *words):
 COMMANDS = dict(leaves(typer.main.get_command(cli.app)))
 CALLS = {
     "answer": [RUN, "Who came?", "Ann slept. Bob came."],
-    "bars": ["masking_ratio", "--scale", "smoke"],
     "campaign": ["--file", QUEUE],
     "campaign run": ["--file", QUEUE, "--for", "1h"],
     "check": ["masking_ratio"],
@@ -56,7 +55,6 @@ CALLS = {
     "clean": [],
     "data": [],
     "data formats": ["--scale", "smoke"],
-    "data pairs": ["--scale", "smoke", "--pairing", "matched"],
     "data verify": ["rte"],
     "diff": ["roberta_base", "roberta_large"],
     "compare": ["masking_ratio", "--scale", "smoke", "--equal", "tokens"],
@@ -72,10 +70,8 @@ CALLS = {
     "list": [],
     "logs": [RUN],
     "new": ["depth", "--axis", "model.num_layers=1,2"],
-    "note": [RUN, "for the talk"],
     "pack": ["--results", "--output", "depth.tar.xz"],
     "params": ["roberta_base"],
-    "pick": ["masking_ratio", "--scale", "smoke"],
     "plan": ["masking_ratio", "--scale", "smoke"],
     "prepare": ["masking_ratio", "--scale", "smoke", "--seeds", "1"],
     "published": ["albert.t4"],
@@ -85,7 +81,7 @@ CALLS = {
     "simulate": ["--grids", "10"],
     "status": [],
     "stop": [],
-    "sync": ["memory://another store"],
+    "sync": [OTHER],
     "systems": [],
     "tables": [],
     "tokenizer stats": ["--scale", "smoke"],
@@ -131,6 +127,7 @@ def call(results, tmp_path, monkeypatch, undrawn):
     run_id = records.files()[0].stem
     stands_for = {RUN: run_id, QUEUE: str(queue), FOLDER: str(tmp_path / "pictures"), PACK: str(tmp_path / "p.tar.xz")}
     stands_for |= {name: str(tmp_path / name) for name in ("depth.tar.xz", "width.tar.xz")}
+    stands_for[OTHER] = str(results)
     packed = packing.of_results(records)
     archive.write(tmp_path / "p.tar.xz", packed.told, packed.files)
     (records.work_folder(run_id)).mkdir(parents=True)
@@ -162,7 +159,6 @@ def _make_up(monkeypatch, folder):
     opened = SimpleNamespace(texts=asked, load=lambda: asked)
     monkeypatch.setattr("ablations.inspection.language_models.opened", lambda *_, **__: opened)
     monkeypatch.setattr("lightning_modules.data.text.encode.Encoder", lambda *_: None)
-    monkeypatch.setattr(pairs, "rows", lambda *_: [{"method": "lengths", "accuracy": 0.5}])
     monkeypatch.setattr(tokenizer, "rows", lambda *_: [dict.fromkeys(("tokenizer", "corpora", "longest"), "x") | TOLD])
     monkeypatch.setattr("lightning_modules.data.open_store", lambda *_: None)
     monkeypatch.setattr("lightning_modules.data.formats.summary.summary", lambda *_: Summary(1, 90.0, 0.3, 1.5, 1.0))
@@ -170,7 +166,6 @@ def _make_up(monkeypatch, folder):
     row = {"sentence": "The water.", "translation": "Das Wasser.", "score": -1.5}
     monkeypatch.setattr(translate, "translated", lambda *_, **__: [row])
     monkeypatch.setattr(evaluate, "_measured", lambda *_: {"metrics": {"lambada.accuracy": 0.5}})
-    monkeypatch.setattr(pairs, "notes", lambda *_: ["half of the pairs are of label 1"])
     counted = counting.Reached({"pairs": 4.5}, {100: 4.5}, {"pairs": [1]}, {"training": 100}, "a", "b")
     monkeypatch.setattr(counting, "reached", lambda *_: counted)
     monkeypatch.setattr(checkpoints, "exported", lambda *_: ("a difference",))
