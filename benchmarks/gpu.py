@@ -191,7 +191,8 @@ def prepare(full: bool, device: str) -> None:
     if not full:
         return
     with tempfile.TemporaryDirectory() as folder:
-        words = [sys.executable, "-m", "ablations", "prepare", str(grid_file(Path(folder), device)), "--scale", "smoke"]
+        grid = str(grid_file(Path(folder), device))
+        words = [sys.executable, "-m", "ablations", "run", grid, "--scale", "smoke", "--prepare"]
         subprocess.run([*words, "--results-dir", f"{folder}/results"], check=True)
 
 
@@ -244,7 +245,7 @@ def main() -> None:
             end.cancel()
             for side in list(steps.Side.active):
                 side.end()
-        arguments.output.write_text(json.dumps(found, indent=1))  # after each part, since a lease may end
+        arguments.output.write_text(json.dumps(found, indent=1))  # after each part, since the time may end
     for left_out in found["left_out"]:
         print(f"left out: {left_out['part']} ({left_out['reason']})")
 

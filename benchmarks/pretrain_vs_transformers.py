@@ -514,7 +514,7 @@ def main() -> None:
             text, found = row(chosen, most)
             print(text, flush=True)
             rows.append(found)
-            if arguments.output:  # after each row, since a lease may end
+            if arguments.output:  # after each row, since the time may end
                 about = machine(arguments.device, most)
                 arguments.output.write_text(json.dumps({"machine": about, "rows": rows}, indent=1))
     return None

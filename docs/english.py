@@ -48,7 +48,6 @@ EXEMPT: dict[str, int] = {
     "ablations/figures/alignments.py": 1,  # a figure's fine print: what each sign is
     "ablations/figures/claims.py": 1,
     "ablations/figures/grid_figures.py": 3,
-    "ablations/figures/simulation.py": 10,
     "ablations/inspection/inspect_model.py": 3,
     "docs/architecture.md": 183,
     "docs/glossary.md": 26,

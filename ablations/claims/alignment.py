@@ -4,7 +4,7 @@ Runs are compared where all of them have read as many tokens, where they have co
 same multiple of its own crossing (``measurements.curves``), the largest that all of them reach. Values of runs at an
 amount are a sample like their values at the end: every contrast has the t interval of verdicts, with variances
 moderated over cells. It holds the noise of the crossings, since each run is aligned by its own. (A bootstrap over four
-runs a side is too narrow: ``core.alignment_simulation``.)
+runs a side is too narrow: ``benchmarks.simulation``.)
 
 The aligned effect says of a difference at equal tokens that it is
 

@@ -31,13 +31,11 @@ from ablations.commands import (
     knobs,
     language,
     params,
-    prepare,
     published,
-    simulate,
     tokenizer,
     translate,
 )
-from ablations.commands.stores import clean, keep, pack, sync, unpack
+from ablations.commands.stores import clean, keep, sync
 from ablations.commands.summary import tell_results
 from ablations.commands.terminal import (
     USUAL,
@@ -166,6 +164,9 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be trained and its cost. Train nothing.")
     ] = False,
+    prepare_only: Annotated[
+        bool, typer.Option("--prepare", help="Make what the runs read, in the cache. Train nothing.")
+    ] = False,
     parameter: Parameter = None,
     notebook: Annotated[str | None, typer.Option(help="A notebook to use instead of the grid's own.")] = None,
     no_notebook: Annotated[bool, typer.Option("--no-notebook", help="Train and publish without Jupyter.")] = False,
@@ -184,7 +185,7 @@ def run(
 
     Exits with 0 only if every run of the plan is done. Runs of a search may have diverged. With --for, it exits with 75
     if runs are left for want of time alone. The same command continues them, and the notebook waits for the last. With
-    --slice it is not executed.
+    --slice it is not executed. With what --prepare makes, the same command needs no text, no data set and no network.
     """
     from ablations.core import notebooks
     from ablations.planning import grids
@@ -209,6 +210,15 @@ def run(
         if source is not None:
             overridden |= {"axes": notebooks.axes(source, parameters), "set": parameters.get("set")}
         study = Study(grid, scale, **overridden, results_dir=results_dir).at_look(look)
+        if prepare_only and not dry_run:
+            from ablations.running.prepare import prepared, sizes
+
+            with watching(), aside(form):
+                rows = sizes(prepared(study.resolve().sliced(part), study.records))
+            if form is Format.table:
+                rows = [{**row, "bytes": f"{row['bytes'] / 1e6:,.1f} MB"} for row in rows]
+            listing(rows, form, "part")
+            return
         with aside(form):
             is_new = not study.records.folder.is_dir()
             echo(f"results: {study.folder}" + " (a new results folder: nothing is finished in it)" * is_new)
@@ -459,7 +469,6 @@ PANELS: dict[str, list[tuple[str, Callable[..., None], str]]] = {
         ("list", grid_files.list_grids, "list"),
         ("plan", plan, "plan masking_ratio --scale laptop"),
         ("run", run, "run masking_ratio --scale smoke --set model.num_layers=1"),
-        ("prepare", prepare.command, "prepare masking_ratio --scale smoke"),
         ("new", new, "new depth --axis model.num_layers=1,2,4"),
         ("check", grid_files.check, "check masking_ratio"),
         ("knobs", knobs.command, "knobs alibi"),
@@ -491,13 +500,10 @@ PANELS: dict[str, list[tuple[str, Callable[..., None], str]]] = {
     "Share": [
         ("sync", sync.command, "sync /mnt/cluster/results"),
         ("keep", keep.command, "keep RUN"),
-        ("pack", pack.command, "pack masking_ratio --scale lease --output lease.tar.xz --split 15MB"),
-        ("unpack", unpack.command, "unpack results.tar.xz"),
     ],
     "Maintain": [
         ("verify", verify, "verify"),
         ("clean", clean.command, "clean"),
-        ("simulate", simulate.command, "simulate --grids 100"),
     ],
 }
 _GROUPS = {"campaign": ("Make", campaign.app), "data": ("Data", data.app), "tokenizer": ("Data", tokenizer.app)}

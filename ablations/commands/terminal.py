@@ -532,22 +532,6 @@ def seconds_of(duration: str) -> float:
     return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
 
 
-def bytes_of(size: str | None, option: str) -> int | None:
-    """A number of bytes, such as ``15MB``, of decimal units.
-
-    Raises:
-        ConfigError: For a text that is no size, and for less than a thousand bytes.
-    """
-    from lightning_modules.config import ConfigError, Problem
-
-    if size is None:
-        return None
-    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)(kB|KB|MB|GB)", size)
-    if not found or float(found[1]) * (scale := {"K": 10**3, "M": 10**6, "G": 10**9}[found[2][0].upper()]) < 1000:
-        raise ConfigError([Problem(option, f"{size!r} is no size. Write it as 500kB, 15MB or 2GB.")])
-    return int(float(found[1]) * scale)
-
-
 def axes(pairs: list[str] | None) -> dict[str, Any]:
     """Reads the repeatable option ``--axis PATH=V1,V2``: axis -> its values.
 

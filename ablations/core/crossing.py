@@ -109,7 +109,7 @@ def is_speed(low: Floats, high: Floats, effect: Floats, left: Floats, margin: fl
 
     It lies within the margin or a quarter of the effect at equal tokens, whichever is larger, and it excludes what a
     constant offset would leave, on the side of 0. Without the second condition a constant offset would be called speed
-    in up to two thirds of grids (`alignment_simulation`).
+    in up to two thirds of grids (`benchmarks/simulation`).
     """
     sign = np.where(np.asarray(effect) < 0, -1.0, 1.0)
     near, far = np.minimum(sign * low, sign * high), np.maximum(sign * low, sign * high)

@@ -150,7 +150,7 @@ def blocked(
     What a block gives to all of its cells alike drops out of weights that add up to 0. The sums are a sample of blocks,
     and the test is Student's, with one degree of freedom less than blocks: exact for normal noise, however the noise of
     cells differs. Residuals of cells and blocks together, pooled or moderated, have more degrees of freedom and err
-    where one cell is noisier than others (`simulation.in_blocks` measures both).
+    where one cell is noisier than others (`benchmarks/simulation` measures both).
 
     Args:
         terms: Cells with their weights, as for `linear`.
@@ -231,7 +231,7 @@ def cautious(seeds: Variance, examples: Variance) -> float:
     A few seeds often show less than their part, and then Satterthwaite's formula also claims the many degrees of
     freedom of the examples: with three seeds, families of 14 err in a third of grids instead of 5 %. So the share of
     the seeds is taken as if their variance were at its one-sided 90 % limit. At most 5 % err then, and from eight seeds
-    on it costs little (`pair_simulation`).
+    on it costs little (`benchmarks/simulation`).
     """
     if not math.isfinite(seeds.df):
         return satterthwaite((seeds, examples))

@@ -7,8 +7,8 @@ times. Cells that vary alike share much, cells that do not share little. No cell
 variance.
 
 Smyth has thousands of genes, a grid has two to twenty cells. Two changes keep the tests of a single noisy cell honest
-(``simulation`` measures them; with Smyth's own estimators and one baseline of nine times the variance, a family of nine
-errs in 15 % of grids instead of 5 %):
+(``benchmarks/simulation`` measures them; with Smyth's own estimators and one baseline of nine times the variance, a
+family of nine errs in 15 % of grids instead of 5 %):
 
 * ``d0`` is not the estimate but its lower confidence limit: how far the cells' true variances differ is barely known.
 * Only a variance below the common one moves. One above stays, as in the rule "maximum" of Anders and Huber (Genome

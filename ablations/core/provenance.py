@@ -4,28 +4,24 @@ import hashlib
 import json
 import os
 import platform
-import re
 import shutil
 import subprocess
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache as cached
 from importlib import metadata
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import lightning_modules
 from ablations.core.disk import environments, locks
 from ablations.core.machine import gpus
 from ablations.core.store import check_inside, write
-from lightning_modules.files import read_text
 from lightning_modules.places import checkout
 
 PACKAGES = (Path(__file__).parents[1], Path(lightning_modules.__file__).parent)  # folders of all our code
 TOLD = "ABLATIONS_CODE"  # the variable with the answer of `code`, as JSON
 CODE = ("lightning_modules", "ablations", "pyproject.toml")  # results change while a grid runs; they are not code
 THEN = " then "  # between the device classes of a run that was resumed on another one: a class of its own
-ARCHIVED = ".git_archival.txt"  # of a source tree without git, as archives of git have it
 
 
 def now() -> str:
@@ -51,29 +47,12 @@ def code() -> dict[str, Any]:
     """The commit, and whether tracked or untracked code differs from it; both None without git or a checkout.
 
     They are as this process finds them first, since it runs the code of that moment. A copy of a launcher's code on
-    another machine says what the launcher said of it in ``ABLATIONS_CODE``, and one from a pack what its archive says.
+    another machine says what the launcher said of it in ``ABLATIONS_CODE``.
     """
-    if told := archived():
-        return {"commit": told["node"], "dirty": fingerprint() != told["code"] if "code" in told else None}
     if checkout() is None and (told := os.environ.get(TOLD)):
         return json.loads(told)
     status = git("--no-optional-locks", "status", "--porcelain", "--", *CODE)
     return {"commit": git("rev-parse", "--verify", "HEAD"), "dirty": None if status is None else bool(status)}
-
-
-def archived() -> dict[str, str]:
-    """What an archive says of the source tree that came in it: ``node``, the commit, and ``code``, its fingerprint.
-
-    Empty where there is git, and where no archive says a commit.
-    """
-    root = checkout()
-    if root is None or (root / ".git").exists():
-        return {}
-    try:
-        found = dict(re.findall(r"^(node|code): ([0-9a-f]{16,64})$", read_text(root / ARCHIVED, 1000), re.MULTILINE))
-    except (OSError, ValueError):
-        return {}
-    return found if "node" in found else {}
 
 
 @cached
@@ -88,14 +67,9 @@ def digest() -> str:
     Grids, tables and texts are no part of it: a run carries its settings and the fingerprints of its texts.
     """
     paths = [(path, path.relative_to(package.parent)) for package in PACKAGES for path in package.rglob("*.py")]
-    return fingerprint_of({name.as_posix(): path.read_bytes() for path, name in paths})
-
-
-def fingerprint_of(files: Mapping[str, bytes]) -> str:
-    """As `fingerprint`, of code by its names, which begin with those of the packages."""
     found = hashlib.sha256()
-    for name in sorted(files, key=PurePosixPath):
-        found.update(f"{name}\0".encode() + files[name])
+    for path, name in sorted(paths, key=lambda pair: pair[1]):
+        found.update(f"{name.as_posix()}\0".encode() + path.read_bytes())
     return found.hexdigest()[:16]
 
 

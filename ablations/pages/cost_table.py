@@ -17,7 +17,7 @@ from ablations.schema.grid import Grid
 from ablations.schema.record import Record
 from lightning_modules.config import ConfigError
 
-SCALES = ("laptop", "lease")
+SCALES = ("laptop", "gpu")
 
 
 @dataclass(frozen=True)
@@ -141,8 +141,7 @@ def sheet(found: Sequence[Row]) -> Sheet:
             "finished runs of like size on one core.",
             "The first look sees: of each unit the smallest true difference that a claim shows with 80 % power, and "
             "that claim. The noise is that of finished runs at this scale unless it says which. Whether models of "
-            "`lease` differ less from seed to seed is not known: none is recorded.",
-            "Grids take at `lease` what they say of `laptop`, the sizes that they vary and the tasks included.",
+            "`gpu` differ less from seed to seed is not known: none is recorded.",
         ],
     )  # fmt: skip
 

@@ -60,13 +60,14 @@ def prepared(plan: Plan, records: Records) -> tuple[Path, ...]:
 
 
 def sizes(files: tuple[Path, ...]) -> list[dict[str, Any]]:
-    """How many files and bytes each part of the cache has among some files, the largest first."""
+    """How many files and bytes each part of the cache has among some files, the largest first, and all of them."""
     found: dict[str, list[int]] = {}
     for path in files:
         part = path.relative_to(cache()).parts[0]
         found.setdefault(_NAMES.get(part, part.replace("-", " ")), []).append(path.stat().st_size)
     rows = [{"part": part, "files": len(bytes), "bytes": sum(bytes)} for part, bytes in found.items()]
-    return sorted(rows, key=lambda row: -row["bytes"])
+    total = {"part": "all", "files": len(files), "bytes": sum(row["bytes"] for row in rows)}
+    return [*sorted(rows, key=lambda row: -row["bytes"]), total]
 
 
 def _ahead(plan: Plan, records: Records) -> Iterator[Run]:

@@ -10,7 +10,7 @@ from ablations.pages import cost_table
 PAGE = "docs/generated/costs.md"
 
 _INTRODUCTION = (
-    "Every grid at `laptop`, for processor cores, and at `lease`, for some minutes of a GPU: its runs, what they cost, "
+    "Every grid at `laptop`, for processor cores, and at `gpu`, for a GPU: its runs, what they cost, "
     "and the smallest difference that can be seen after the first look. `ablations plan GRID --scale SCALE` says more "
     "of one. Click a heading to sort."
 )

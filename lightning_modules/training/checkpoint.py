@@ -65,25 +65,6 @@ def resumable(path: Path, module: pl.LightningModule, execution: Execution = ALO
     return ranks.agreed(_usable(path, module, execution, run_id) if ranks.rank() == 0 else None)
 
 
-def steps(path: Path, run_id: str) -> int:
-    """The steps that the checkpoint of a training has made.
-
-    Raises:
-        ValueError: If it is damaged, no checkpoint of this project, or of another run.
-        OSError: If it cannot be read.
-    """
-    try:
-        held = _read(path)
-        made, of = held["global_step"], held[_RUN]
-    except (OSError, MemoryError):
-        raise
-    except Exception as error:  # see `_usable`
-        raise ValueError(f"is no checkpoint ({type(error).__name__})") from None
-    if type(made) is not int or of != run_id:
-        raise ValueError(f"is the checkpoint of another run than {run_id}")
-    return made
-
-
 def _usable(path: Path, module: pl.LightningModule, execution: Execution, run_id: str) -> Path | None:
     if not (path.exists() or path.is_symlink()):
         return None

@@ -11,13 +11,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from ablations.commands import checkpoints, cli, evaluate, simulate, tokenizer, translate
+from ablations.commands import checkpoints, cli, evaluate, tokenizer, translate
 from ablations.commands.terminal import Format
-from ablations.core.packs import archive
 from ablations.core.store import Records
 from ablations.inspection import trained
 from ablations.planning import grids
-from ablations.running import inference, packing
+from ablations.running import inference
 from ablations.study import Study
 from lightning_modules.analysis import probes
 from lightning_modules.data.formats.summary import Summary
@@ -33,7 +32,6 @@ RUN = "RUN"  # stands for the id of a run below
 FOLDER = "FOLDER"  # stands for an empty folder
 QUEUE = "QUEUE"  # stands for the file of a campaign
 OTHER = "OTHER"  # stands for another results folder
-PACK = "PACK"  # stands for a pack of results
 
 
 def leaves(command, *words):
@@ -70,15 +68,12 @@ CALLS = {
     "list": [],
     "logs": [RUN],
     "new": ["depth", "--axis", "model.num_layers=1,2"],
-    "pack": ["--results", "--output", "depth.tar.xz"],
     "params": ["roberta_base"],
     "plan": ["masking_ratio", "--scale", "smoke"],
-    "prepare": ["masking_ratio", "--scale", "smoke", "--seeds", "1"],
     "published": ["albert.t4"],
     "run": ["masking_ratio", "--scale", "smoke", "--no-notebook"],
     "show": ["masking_ratio", "--scale", "smoke"],
     "score": [RUN, "--example", "lecture"],
-    "simulate": ["--grids", "10"],
     "status": [],
     "stop": [],
     "sync": [OTHER],
@@ -86,13 +81,13 @@ CALLS = {
     "tables": [],
     "tokenizer stats": ["--scale", "smoke"],
     "translate": [RUN, "The water."],
-    "unpack": [PACK],
     "verify": [],
 }
 AGAIN = {  # other forms of the answer
     "check": ["no_such_grid"],
     "params": [],
     "published": [],
+    "run": ["masking_ratio", "--scale", "smoke", "--no-notebook", "--prepare", "--seeds", "1"],
     "show": [RUN],
 }
 
@@ -125,11 +120,7 @@ def call(results, tmp_path, monkeypatch, undrawn):
     monkeypatch.setattr(os, "nice", lambda more: None)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     run_id = records.files()[0].stem
-    stands_for = {RUN: run_id, QUEUE: str(queue), FOLDER: str(tmp_path / "pictures"), PACK: str(tmp_path / "p.tar.xz")}
-    stands_for |= {name: str(tmp_path / name) for name in ("depth.tar.xz", "width.tar.xz")}
-    stands_for[OTHER] = str(results)
-    packed = packing.of_results(records)
-    archive.write(tmp_path / "p.tar.xz", packed.told, packed.files)
+    stands_for = {RUN: run_id, QUEUE: str(queue), FOLDER: str(tmp_path / "pictures"), OTHER: str(results)}
     (records.work_folder(run_id)).mkdir(parents=True)
     (records.work_folder(run_id) / "log.txt").write_text("it began\n")
     _make_up(monkeypatch, tmp_path)
@@ -208,9 +199,7 @@ ASKED = [pytest.param(w, id=" ".join(w), marks=[pytest.mark.slow] * (w in MEASUR
 
 
 @pytest.mark.parametrize("words", ASKED)
-def test_every_command_answers_programs(words, call, monkeypatch):
-    """The simulation itself, which takes seconds, is run in tests/unit/core/test_simulation.py."""
-    monkeypatch.setattr(simulate, "write", lambda folder, grids: [folder / "README.md"])
+def test_every_command_answers_programs(words, call):
     for arguments in filter(lambda given: given is not None, (CALLS[" ".join(words)], AGAIN.get(" ".join(words)))):
         answer = call(words, *arguments, "--format", "json")
         assert answer.exit_code in (0, 1, 2), answer.output

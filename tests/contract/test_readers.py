@@ -22,7 +22,6 @@ _OWN = "a file of the package itself"
 _KERNEL = "a file of the kernel"
 _DIGEST = "a file of the cache, whose digest has just been compared"
 _NEW = "writes what it has just made, and what nobody else could have put there"
-_SCRIPT = "runs without the package, and has seen that it is a plain file"
 _FOLDER = "opens a folder, for its lock or to flush it"
 _CHECKED = "a library, after `open_plain` or `read` of the same path"
 ROWS = {
@@ -33,11 +32,6 @@ ROWS = {
     "ablations/core/disk/publishing.py: turn": _FOLDER,
     "ablations/core/notebooks.py: _declared": _CHECKED,
     "ablations/core/notebooks.py: _execute": _CHECKED,
-    "ablations/core/packs/archive.py: _in_pieces": _NEW,
-    "ablations/core/packs/archive.py: _script": _OWN,
-    "ablations/core/packs/unpack.py: _bytes": _SCRIPT,
-    "ablations/core/packs/unpack.py: _held": _FOLDER,
-    "ablations/core/packs/unpack.py: lay_out": _NEW,
     "ablations/core/provenance.py: digest": _OWN,
     "ablations/literature/published_values.py: read": _OWN,
     "ablations/pages/parameters_page.py: damages": _NEW,
@@ -49,7 +43,6 @@ ROWS = {
     "ablations/running/executor.py: _Active.news": "a diary in the cache, which a job of this launch writes",
     "ablations/running/engines/ray.py: copied": _OWN,
     "ablations/running/inference.py: _processor": _KERNEL,
-    "ablations/running/packing.py: _at": _NEW,
     "ablations/running/ranks/meeting.py: Meeting._put": _NEW,
     "ablations/running/ranks/memory.py: kills": _KERNEL,
     "ablations/running/worker.py: _Reporter.__call__": _NEW,

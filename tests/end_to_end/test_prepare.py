@@ -1,19 +1,16 @@
-"""A pack holds all that runs read: with it alone, without texts and network, they make the same records."""
+"""What is prepared is all that runs read: with it alone, without texts and network, they make the same records."""
 
 import dataclasses
-import functools
 import shutil
 import socket
 
 import numpy as np
 import pytest
+import yaml
 
-from ablations.core import provenance
-from ablations.core.packs import archive, unpack
 from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
-from ablations.running import packing
 from ablations.running.execute import execute
 from ablations.running.prepare import prepared
 from lightning_modules.data.corpora.registry import Corpus
@@ -21,6 +18,7 @@ from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.probing.made import probe
 from tests import tiny
 from tests.faults.support import contents
+from tests.translations import parallel_text, tiny_system
 
 LM = """\
 objectives.mlm: null
@@ -76,30 +74,68 @@ def grid(request, tmp_path):
     return file
 
 
-def test_runs_need_no_text_where_their_pack_was_unpacked(grid, request, tmp_path, monkeypatch):
+def test_runs_need_no_text_where_their_cache_is_brought(grid, request, tmp_path, monkeypatch):
     monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "usual"))
     reference = made(grid, Records(tmp_path / "reference"))
 
     monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "prepared"))
-    monkeypatch.setattr(provenance, "git", lambda *words: None)  # the code as it is, whether or not it is committed
     here = Records(tmp_path / "results")
     planned = plan(grids.read(grid), "smoke", records=here)
     if request.node.callspec.params["grid"].endswith("that is trained"):
         made(grid, here, only={run.start.id for run in planned.runs if run.start})
         planned = plan(grids.read(grid), "smoke", records=here)
         assert 0 < len(planned.pending) < len(planned.runs)
-    prepare = functools.partial(prepared, planned, here)
-    packed = packing.of_grid(planned, here, prepare, [str(grid), "--scale", "smoke"])
-    archive.write(tmp_path / "pack.tar.xz", packed.told, packed.files)
+    prepared(planned, here)
+    shutil.rmtree(tmp_path / "text")
+    leave(tmp_path / "prepared", monkeypatch)
+    assert made(grid, here) == reference
 
-    for gone in ("text", "prepared", "results"):
-        shutil.rmtree(tmp_path / gone, ignore_errors=True)
-    unpack.lay_out([tmp_path / "pack.tar.xz"], tmp_path / "there")
-    monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "there" / "cache"))
+
+def test_translators_need_no_text_for_what_their_scores_are_compared_with(tmp_path, monkeypatch):
+    """The held-out text and the simple methods are prepared: where the cache is brought there is no parallel text."""
+    text = parallel_text(tmp_path / "text")
+    own = tiny_system(text, **{"evaluation.translations": 4, "evaluation.beam": 2}).to_dict()
+    parts = ("format", "training", "evaluation")
+    shown = {f"{part}.{name}": value for part in parts for name, value in own[part].items()}
+    vocabulary = {"data.tokenizer.vocab_size": own["data"]["tokenizer"]["vocab_size"]}
+    grid = {
+        "question": "Does attention help a tiny translator?",
+        "base": "transformer_base",
+        "set": shown | vocabulary | {"data.corpora": own["data"]["corpora"]},
+        "axes": {"model": ["transformer", "LSTM"]},
+        "variants": {
+            "model": {
+                "transformer": {"model.num_heads": 2, "model.ffn_size": 32, "model.max_positions": 32},
+                "LSTM": {"model.kind": "lstm_encoder_decoder"},
+            }
+        },
+        "baseline": {"model": "transformer"},
+        "seeds": 1,
+        "scales": {"smoke": {"description": "seconds"}},
+        "metrics": [{"name": "heldout.bleu", "better": "higher", "label": "BLEU"}],
+    }
+    grid["set"] |= {"model.num_layers": 1, "model.hidden_size": 16}
+    file = tmp_path / "tongues.yaml"
+    file.write_text(yaml.safe_dump(grid))
+    monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "usual"))
+    here = Records(tmp_path / "here")
+    reference = made(file, here)
+    assert all("heldout.bleu_word_by_word" in record.metrics for record in here.all())
+
+    monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "prepared"))
+    there = Records(tmp_path / "there")
+    prepared(plan(grids.read(file), "smoke", records=there), there)
+    shutil.rmtree(tmp_path / "text")
+    leave(tmp_path / "prepared", monkeypatch)
+    assert made(file, there) == reference
+
+
+def leave(cache, monkeypatch):
+    """Brings the cache elsewhere, where there is neither a text nor a network."""
+    monkeypatch.setenv("ABLATIONS_CACHE", str(cache.rename(cache.with_name("brought"))))
     monkeypatch.setattr(Corpus, "documents", refused)
     monkeypatch.setattr(socket.socket, "connect", refused)
     probe._sentences.cache_clear()
-    assert made(grid, Records(tmp_path / "there" / "source" / "results")) == reference
 
 
 def refused(*_):

@@ -53,7 +53,6 @@ COMMANDS = {  # command -> its calls
     "published": [["published", "albert.t4"]],
     "params": [["params", "roberta_base"]],
     "benchmark inference": [["benchmark", "inference", "GRID", "--scale", "smoke", "--device", "cpu"]],
-    "simulate": [["simulate", "--grids", "10", "--results-dir", "UNWRITABLE/new"]],
     "knobs": [["knobs", "alibi"]],
     "compare": [["compare", "GRID", "--scale", "smoke", "--equal", "tokens"]],
     "sync": [
@@ -62,12 +61,6 @@ COMMANDS = {  # command -> its calls
         ["sync", "UNWRITABLE"],
     ],
     "keep": [["keep", "RUN"]],
-    "prepare": [["prepare", "GRID", "--scale", "smoke"]],
-    "pack": [
-        ["pack", "GRID", "--scale", "smoke", "--output", "OUT/pack.tar.xz"],
-        ["pack", "--results", "--output", "UNWRITABLE/results.tar.xz"],
-    ],
-    "unpack": [["unpack", "OUT/pack.tar.xz", "--into", "OUT/visit"]],
     "status": [["status"]],
     "stop": [["stop"]],
     "data": [["data"]],

@@ -6,7 +6,6 @@ import pytest
 from ablations.claims import judging
 from ablations.claims.alignment import NO_CROSSING, Kind
 from ablations.claims.scoreboard import card
-from ablations.core import alignment_simulation as simulated
 from ablations.core.crossing import EARLIER
 from ablations.measurements.measurements import Measurements
 from ablations.schema.run import Run
@@ -237,24 +236,3 @@ def test_the_first_look_is_aligned_by_its_own_runs():
     assert (verdict.look, verdict.n) == (1, 3)
     assert verdict.aligned.contrasts[0].multiples.n == 3
     assert verdict.aligned.contrasts[0].tokens == verdict.raw
-
-
-def test_simulated_grids_are_aligned_as_records_are():
-    draws = np.random.default_rng(7)
-    curves = simulated.arms(draws, "quality", "bending", 2.5, 0.15, (1, 4), flat=True)[0]
-    tokens = 1e6 * np.exp(simulated.X)
-    cells = [make_cell({RATE: rate}, 4) for rate in (0.4, 0.15)]
-    records = {
-        run.id: course(run, BAR + losses, tokens)
-        for cell, side in zip(cells, curves, strict=True)
-        for run, losses in zip(cell.runs, side, strict=True)
-    }
-    found = contrast(
-        Measurements(make_grid(axes={RATE: [0.4, 0.15]}, claims=[make_claim(published={})]), cells, records)
-    )
-    low, high, middle = simulated._interval(simulated.X, curves[None])
-    assert (found.multiples.low, found.multiples.high) == (pytest.approx(low[0]), pytest.approx(high[0]))
-    assert found.multiples.mean == pytest.approx(middle[0])
-    early = simulated._interval(simulated.X[simulated.EARLY], curves[None][..., simulated.EARLY])
-    assert (found.earlier.low, found.earlier.high) == (pytest.approx(early[0][0]), pytest.approx(early[1][0]))
-    assert found.left == pytest.approx(simulated._left(curves[None], curves[None, ..., -1].mean(axis=-1))[0])

@@ -259,4 +259,4 @@ def test_a_caveat_is_about_the_models_that_have_what_it_names():
     ours = SYSTEMS["bert_base"].but(**{"model.positions": "rotary", "model.norm": "pre"})
     assert "rotary" in scales.caveat("laptop", [SYSTEMS["elmo"], ours])
     assert not scales.caveat("laptop", [SYSTEMS["elmo"], SYSTEMS["transformer_base"]])
-    assert scales.caveat("core", [ours])
+    assert scales.caveat("laptop-wide", [ours])

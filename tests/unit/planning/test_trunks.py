@@ -171,11 +171,9 @@ def test_grids_of_fine_tunings_start_from_the_trunks_of_another_grid(name):
     assert len(searched) == (name == "transfer")
 
 
-@pytest.mark.parametrize("scale", ["core", "lease"])
-def test_a_scale_that_is_like_another_has_its_own_trunk(scale):
-    trunks = plan(grids.read("sentence_objective"), scale).trunks
-    pretrained = plan(grids.read("pretraining_gain"), scale).cells[0].planned
-    assert [run.id for run in pretrained] == [run.id for run in trunks]
+def test_a_scale_that_is_like_another_has_its_own_trunk():
+    trunks = plan(grids.read("sentence_objective"), "laptop-wide").trunks
+    assert {(run.system.model.hidden_size, run.system.training.steps) for run in trunks} == {(256, 6000)}
     assert not {run.id for run in trunks} & {run.id for run in plan(grids.read("sentence_objective"), "laptop").trunks}
 
 

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES
-from ablations.core.simulation import BIMODAL, FAMILIES, LOOKS, METHODS, Row
 from ablations.core.statistics import LEVEL
 from ablations.figures.style import FAINT, INK, OKABE_ITO, STYLE, blank, draw_level, keyed, titles
+from benchmarks.simulation.simulation import BIMODAL, FAMILIES, LOOKS, METHODS, Row
 
 _HUES = dict(zip(METHODS, (OKABE_ITO[0], OKABE_ITO[4], OKABE_ITO[1]), strict=True))
 _MARKS = dict(zip(METHODS, "oDs", strict=True))

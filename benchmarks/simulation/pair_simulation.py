@@ -16,8 +16,8 @@ from scipy.special import chdtri, stdtr, stdtrit
 from ablations.core.estimates import LESS
 from ablations.core.looks import Looks
 from ablations.core.moderation import CONFIDENCE
-from ablations.core.simulation import GRIDS, SEEDS, Row, binomial_error, conditions, rejected
 from ablations.core.statistics import LEVEL
+from benchmarks.simulation.simulation import GRIDS, SEEDS, Row, binomial_error, conditions, rejected
 
 EXAMPLES = (277, 872, 1_821)  # dev examples of RTE and SST-2, and both sets of SST-2
 CORRELATIONS = (0.0, 0.5, 0.9, 0.97)

@@ -11,7 +11,8 @@ import numpy as np
 from scipy import stats
 
 from ablations.core.estimates import LESS
-from ablations.core.simulation import (
+from ablations.core.statistics import LEVEL
+from benchmarks.simulation.simulation import (
     CELLS,
     FAMILIES,
     GRIDS,
@@ -23,8 +24,7 @@ from ablations.core.simulation import (
     rejected,
     runs,
 )
-from ablations.core.simulation import contrasts as unpaired
-from ablations.core.statistics import LEVEL
+from benchmarks.simulation.simulation import contrasts as unpaired
 
 ARMS = (3, 5)  # the control included
 ICC = (0.5, 0.9)  # share of the trunk in the variance of a quiet arm's run

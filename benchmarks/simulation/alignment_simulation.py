@@ -14,8 +14,8 @@ import numpy as np
 from scipy import stats
 
 from ablations.core.crossing import EARLIER, aligned, is_quality, is_speed, left_by_offset, nearest
-from ablations.core.simulation import GRIDS, SEEDS, Row, binomial_error, conditions, contrasts
 from ablations.core.statistics import LEVEL
+from benchmarks.simulation.simulation import GRIDS, SEEDS, Row, binomial_error, conditions, contrasts
 
 POINTS = 12
 X = np.log(np.arange(1, POINTS + 1) / POINTS)  # logarithms of tokens, as shares of a training

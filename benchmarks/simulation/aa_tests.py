@@ -9,13 +9,13 @@ import numpy as np
 
 from ablations.claims import judging
 from ablations.core.power import detectable, standard_error
-from ablations.core.simulation import LOOKS, Row
 from ablations.measurements.measurements import Measurements
 from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
 from ablations.schema.grid import Grid
 from ablations.schema.record import Record
 from ablations.schema.run import Run
+from benchmarks.simulation.simulation import LOOKS, Row
 from lightning_modules.config import identity
 from lightning_modules.systems import SYSTEMS
 

@@ -1,4 +1,10 @@
-"""``ablations simulate``: checks intervals, corrections and verdicts on simulated grids whose truth is known."""
+"""Checks intervals, corrections and verdicts on simulated grids of known truth, and writes ``results/statistics``.
+
+From the root of the checkout, in a few minutes::
+
+    python -m benchmarks.simulation
+    python -m benchmarks.simulation --grids 100 --results-dir elsewhere
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,18 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ablations.commands.terminal import As, Format, Results, reporting_errors, tell
+from ablations.commands.terminal import Results, echo, reporting_errors
 
 if TYPE_CHECKING:
-    from ablations.core.simulation import Row
+    from benchmarks.simulation.simulation import Row
 
 FOLDER = "statistics"  # of the results folder
 STUDIES = ("coverage", "examples", "family_wise_error", "trunks", "pairs", "power", "aa", "alignment")
 _PROMISED = 0.05  # of grids may have a false finding
 _INTRODUCTION = """# Can the statistics be trusted?
 
-We applied the formulas for measured grids to simulated ones, whose truth is known. `ablations simulate` rebuilds this
-page in a few minutes, byte for byte with the pinned libraries. It reads no record and trains nothing.
+We applied the formulas for measured grids to simulated ones, whose truth is known. `python -m benchmarks.simulation`
+rebuilds this page in a few minutes, byte for byte with the pinned libraries. It reads no record and trains nothing.
 
 """
 
@@ -27,7 +33,6 @@ def command(
         None
     ),
     results_dir: Results = None,
-    form: As = Format.table,
 ) -> None:
     """Simulates grids: coverage of intervals, errors of two looks, power, and A/A tests."""
     from ablations.core.disk.publishing import unwritten
@@ -41,7 +46,8 @@ def command(
         except OSError as error:
             raise unwritten(error, results / FOLDER, "pages") from error
         written = write(results / FOLDER, grids)
-        tell({"files": written}, form, "files", *map(str, written))
+        for path in written:
+            echo(path)
 
 
 def write(folder: Path, grids: int | None = None) -> list[Path]:
@@ -51,10 +57,10 @@ def write(folder: Path, grids: int | None = None) -> list[Path]:
         folder: Created if missing.
         grids: Grids per condition; None for the number that each study needs to be precise.
     """
-    from ablations.claims import aa_tests
-    from ablations.core import alignment_simulation, pair_simulation, simulation, store, trunk_simulation
-    from ablations.figures import simulation as drawings
+    from ablations.core import store
     from ablations.figures import style
+    from benchmarks.simulation import aa_tests, alignment_simulation, pair_simulation, simulation, trunk_simulation
+    from benchmarks.simulation import figures as drawings
 
     count: dict[str, Any] = {} if grids is None else {"grids": grids}
     rows = {
@@ -119,7 +125,7 @@ def _among(rows: "Sequence[Row]", **wanted: Any) -> "list[Row]":
 
 
 def _of_coverage(rows: "Sequence[Row]") -> str:
-    from ablations.core.simulation import LOOKS
+    from benchmarks.simulation.simulation import LOOKS
 
     kinds = list(dict.fromkeys(row["noisier cells"] for row in rows))
     judged = [row for row in rows if row["seeds"] in LOOKS.n]
@@ -211,7 +217,7 @@ def _kept(share: float, error: float) -> str:
 
 def _of_families(rows: "Sequence[Row]") -> tuple[str, str]:
     from ablations.core.formatting import Sheet, markdown
-    from ablations.core.simulation import BIMODAL, LOOKS
+    from benchmarks.simulation.simulation import BIMODAL, LOOKS
 
     worst = max(rows, key=lambda row: row["moderated"])
     largest = max(row["family"] for row in rows)
@@ -244,7 +250,7 @@ def _mean(rows: "Sequence[Row]", name: str) -> float:
 
 
 def _of_trunks(rows: "Sequence[Row]") -> str:
-    from ablations.core.simulation import LOOKS
+    from benchmarks.simulation.simulation import LOOKS
 
     inside, both, apart = (_among(rows, method=name) for name in dict.fromkeys(row["method"] for row in rows))
     families = sorted({row["family"] for row in rows})
@@ -324,7 +330,7 @@ def _pair_table(rows: "Sequence[Row]") -> str:
 
 
 def _of_power(rows: "Sequence[Row]") -> str:
-    from ablations.core.simulation import LOOKS
+    from benchmarks.simulation.simulation import LOOKS
 
     largest = max(row["family"] for row in rows)
     two = {row["method"]: row for row in _among(rows, family=largest, effect=2.0)}
@@ -422,3 +428,7 @@ def _of_alignment(rows: "Sequence[Row]") -> tuple[str, str]:
     headings = ["truth", "form", "end", "multiple", "effect", "aligned", "an offset would leave"]
     notes = ["Said: quality / speed. The rest is open. Multiple: of its crossing that the slower arm reaches."]
     return answer, markdown(Sheet([*headings, *(f"said, n = {n}" for n in seeds)], lines, left=3, notes=notes))
+
+
+if __name__ == "__main__":
+    typer.run(command)
