@@ -141,8 +141,8 @@ def _difference(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
     """The first three values in which two records of a run differ."""
     found = []
     for part in _MEASURED:
-        a, b = (data.get(part) if isinstance(data.get(part), dict) else {"": data.get(part)} for data in (ours, theirs))
+        values = ours.get(part), theirs.get(part)
+        a, b = (value if isinstance(value, dict) else {"": value} for value in values)
         keys = [key for key in sorted({*a, *b}) if a.get(key) != b.get(key)]
         found += [f"{part}.{key}".rstrip(".") + f" {a.get(key)!s:.40} here, {b.get(key)!s:.40} there" for key in keys]
-    more = [f"{len(found) - 3} more"] * (len(found) > 3)
-    return "; ".join(found[:3] + more) or "equal numbers, made elsewhere"
+    return "; ".join(found[:3] + [f"{len(found) - 3} more"] * (len(found) > 3)) or "equal numbers, made elsewhere"

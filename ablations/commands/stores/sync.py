@@ -19,8 +19,8 @@ def command(
 ) -> None:
     """Copies records that are missing here from another results folder, which is only read. Overwrites nothing.
 
-    Exits with 1 if something there is not here afterwards: a run has two different final records, a file is damaged,
-    or a process makes the run now.
+    Exits with 1 if something of it is not here afterwards. A run has two different final records, a file is damaged, or
+    a process makes the run now.
     """
     from ablations.core.store import Records
     from ablations.core.sync import bring
@@ -38,9 +38,8 @@ def command(
             report = bring(there, here, dry_run)
         complain(f"skipped: {place}/{damage}" for place, damage in report.damages)
         for run, differing in report.conflicts.items():
-            file = here.path(run).relative_to(here.folder)
             echo(f"conflict in run {run}: {differing}", err=True, fg="red")
-            echo(f"  To take the other, copy {file} and its .heldout from {folder}.", err=True)
+            echo(f"  To take the other, copy it and its .heldout from {folder} over {here.path(run)}.", err=True)
         complain(f"run {run} is made here now. Sync again later." for run in report.busy)
         said = [f"{'would copy' if dry_run else 'copied'} {len(report.copied)}", f"{report.same} here already"]
         said += [f"{len(report.conflicts)} in conflict"] if report.conflicts else []
