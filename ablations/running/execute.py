@@ -147,7 +147,7 @@ def execute_phases(
     """Executes a plan and, as long as that completes or extends searches, the plan that follows from them.
 
     Each phase follows from the records, so an interrupted one continues where it stopped. A failure in one phase is
-    retried in the next.
+    retried in the next. At the end it computes what simple methods reach, where finished runs lack it.
 
     Args:
         resolve: Makes the plan from the current records.
