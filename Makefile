@@ -67,7 +67,7 @@ test-engines: $(VENV)/.engines ## the executors slurm and ray: on submitit's sta
 	CUDA_VISIBLE_DEVICES= $(BIN)/python -m pytest tests/engines -m engines -n 2 --dist loadfile -rs --durations=12
 
 $(VENV)/.engines: $(VENV)/.installed
-	$(PIP) install --quiet --constraint constraints.txt --editable '.[slurm,ray,sync,object-server]'
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[slurm,ray]'
 	touch $@
 
 lint: $(VENV)/.installed ## style, imports between packages, notebooks, English of the guides, size, types

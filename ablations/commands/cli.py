@@ -31,12 +31,11 @@ from ablations.commands import (
     knobs,
     language,
     params,
-    pick,
     published,
     tokenizer,
     translate,
 )
-from ablations.commands.stores import bars, clean, keep, note, sync
+from ablations.commands.stores import clean, keep, sync
 from ablations.commands.summary import tell_results
 from ablations.commands.terminal import (
     USUAL,
@@ -302,6 +301,8 @@ def _report(study: Any, summary: Any, form: Format) -> None:
         tell_results(study)
     for trouble in (*summary.failures, *summary.problems):
         echo(trouble, err=True, fg="red")
+    for note in summary.notes:
+        echo(note, err=True)
 
 
 def tables(
@@ -327,7 +328,7 @@ def tables(
 
 
 def verify(results_dir: Results = None, form: As = Format.table) -> None:
-    """Checks every file of a store. Lists what is damaged or of another version, and explains conflicts.
+    """Checks every file of a store. Lists what is damaged or of another version.
 
     These are the records with their held-out losses by sequence, the lists of packages, the bars, the kept weights, and
     the tables of published configurations. A record is sound if its losses are too.
@@ -338,7 +339,7 @@ def verify(results_dir: Results = None, form: As = Format.table) -> None:
         records = existing(results_dir)
         damages, total = [*records.verify(), *parameters_page.damages(records.folder)], len(records.files())
         of_records = [damage for damage in damages if PurePath(damage.path).match("records/*/*")]
-        sound = total - len({PurePath(damage.path).stem for damage in of_records if damage.flaw != "conflict"})
+        sound = total - len({PurePath(damage.path).stem for damage in of_records})
         for damage in damages if form is Format.table else ():
             echo(damage, err=True, fg="red")
         found = {"records": total, "sound": sound, "damaged": [asdict(damage) for damage in damages]}
@@ -487,7 +488,6 @@ PANELS: dict[str, list[tuple[str, Callable[..., None], str]]] = {
         ("show", show_record, "show masking_ratio --scale laptop"),
         ("claims", claims.claims, "claims --paper albert"),
         ("compare", compare.command, "compare model_depth --equal flops"),
-        ("pick", pick.command, "pick small_models --mb 3 --ms 4"),
         ("tables", tables, "tables masking_ratio"),
         ("figures", figures.figures, "figures masking_ratio --format png --for slide"),
         ("published", published.command, "published albert.t4"),
@@ -495,7 +495,6 @@ PANELS: dict[str, list[tuple[str, Callable[..., None], str]]] = {
         ("systems", systems, "systems"),
         ("diff", diff_systems, "diff roberta_base mask15_large"),
         ("logs", logs, "logs b16e"),
-        ("note", note.command, 'note b16e "for the talk"'),
     ],
     "Ask a model": [
         ("fill-mask", fill_mask.command, 'fill-mask b16e "She opened the [MASK] and went out."'),
@@ -508,12 +507,11 @@ PANELS: dict[str, list[tuple[str, Callable[..., None], str]]] = {
         ("export", checkpoints.export, "export RUN FOLDER"),
     ],
     "Share": [
-        ("sync", sync.command, "sync s3://my-bucket/ablations"),
+        ("sync", sync.command, "sync /mnt/cluster/results"),
         ("keep", keep.command, "keep RUN"),
     ],
     "Maintain": [
         ("verify", verify, "verify"),
-        ("bars", bars.command, "bars masking_ratio --scale laptop"),
         ("clean", clean.command, "clean"),
     ],
 }

@@ -1,10 +1,10 @@
 """``ablations data`` lists the data sets; ``verify`` checks them.
 
-``formats`` shows what input formats make of the text. ``pairs`` shows what reveals the label of pairs.
+``formats`` shows what input formats make of the text.
 """
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
@@ -104,68 +104,30 @@ def _report(finding: "Finding") -> None:
 
 
 @app.command()
-def pairs(
-    scale: Shown = USUAL,
-    length: Annotated[
-        int | None, typer.Option("--length", help="Positions of a pair. Default: those of the scale.", min=8)
-    ] = None,
-    pairing: Annotated[
-        list[str] | None, typer.Option("--pairing", help="released or matched. Repeatable. Default: both.")
-    ] = None,
-    shown: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--shown",
-            help="What methods see: all words (the default), first (eight words of each segment), rest (what "
-            "follows them), or shuffled words. Repeatable.",
-        ),
-    ] = None,
-    count: Annotated[int, typer.Option("--count", help="Held-out pairs of each kind, at most.", min=2)] = 4096,
-    form: As = Format.table,
-) -> None:
-    """Shows how well simple methods predict the label of segment pairs, by construction. Trains no network."""
-    from ablations.commands.data_sets import pairs as methods
-    from ablations.planning import filling
-
-    with reporting_errors():
-        pairings = methods.checked("--pairing", pairing or methods.PAIRINGS, methods.PAIRINGS)
-        parts = methods.checked("--shown", shown or ["all"], methods.EXCERPTS)
-        system = _at_length(filling.bert(scale), length)
-        rows = list(methods.rows(system, pairings, parts, count))
-        if form is Format.table:
-            rows = [
-                {name: f"{value:.3f}" if isinstance(value, float) else value for name, value in row.items()}
-                for row in rows
-            ]
-        listing(rows, form, "method")
-        for line in methods.notes(system, pairings) if form is Format.table else ():
-            echo(line)
-
-
-@app.command()
 def formats(
     scale: Shown = USUAL,
     length: Annotated[
         int | None, typer.Option("--length", help="Positions of a row. Default: those of the scale.", min=8)
     ] = None,
-    pairing: Annotated[
-        str, typer.Option("--pairing", help="How pairs are made: released, or matched. See `ablations data pairs`.")
-    ] = "released",
+    pairing: Annotated[str, typer.Option("--pairing", help="How pairs are made: released, or matched.")] = "released",
     form: As = Format.table,
 ) -> None:
     """Shows what each input format makes of the text of a scale: lengths, padding, documents. Trains no network."""
-    from ablations.commands.data_sets import pairs as methods
     from ablations.planning import filling
+    from lightning_modules.config import ConfigError, Problem, did_you_mean
     from lightning_modules.data import open_store
+    from lightning_modules.data.formats.input_format import Pairing
     from lightning_modules.data.formats.summary import NAMED, summary
 
     with reporting_errors():
-        (made,) = methods.checked("--pairing", [pairing], methods.PAIRINGS)
+        if pairing not in (allowed := get_args(Pairing)):
+            text = f"there is no {pairing!r}.{did_you_mean(pairing, allowed)} Allowed: {', '.join(allowed)}."
+            raise ConfigError([Problem("--pairing", text)])
         system = _at_length(filling.bert(scale), length)
         store, batch = open_store(system.data, "train"), system.training.batch_size
         rows = []
         for name, knobs in NAMED.items():
-            given = system.format.but(**{**knobs, "pairing": made, "duplicates": 1})
+            given = system.format.but(**{**knobs, "pairing": pairing, "duplicates": 1})
             found = summary(store, given)
             step = batch * given.sequence_length / found.mean_length
             rows.append({

@@ -1,13 +1,10 @@
 """``ablations benchmark inference``: time and memory of a forward pass of each model of a grid, on this machine."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ablations.commands.terminal import USUAL, As, Format, Results, Shown, echo, listing, reporting_errors
-
-if TYPE_CHECKING:
-    from ablations.schema.cell import Cell
 
 app = typer.Typer(help="Speed and memory of models on this machine.", no_args_is_help=True)
 
@@ -46,19 +43,8 @@ def command(
         measured = inference.measure(plan, setting, say)
         kept = inference.keep(study.folder, measured)
         written = inference_page.publish(study.measurements, study.folder)
-        listing([_row(cell, measured["cells"][cell.label]) for cell in plan.cells], form, "cell")
+        reading, everything = inference_page.sheets(study.measurements, [measured])
+        sheet = reading if form is Format.table else everything
+        listing([dict(zip(sheet.headings, row, strict=True)) for row in sheet.rows], form, sheet.headings[0])
         for path in (kept, *written.values()) if form is Format.table else ():
             echo(f"wrote {path}")
-
-
-def _row(cell: "Cell", row: dict[str, Any]) -> dict[str, str]:
-    from ablations.core.formatting import quantity, value_text
-
-    name = ", ".join(value_text(path, value) for path, value in cell.values.items())
-    shown = {"cell": name, "parameters": quantity(row["parameters"]), "FLOPs": quantity(row["flops"])}
-    shown |= {"MB of the file": f"{row['file_mb']:.2f}"}
-    for batch, measured in row.items():
-        if not batch.isdigit():
-            continue
-        shown |= {f"ms, batch {batch}": f"{measured['ms']:.3f}", f"MB, batch {batch}": f"{measured['mb']:.1f}"}
-    return shown

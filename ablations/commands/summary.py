@@ -56,13 +56,9 @@ def _cells(study: "Study") -> Iterator[dict[str, Any]]:
         if any(item.metrics[metric.name].interval.mean is not None for item in found)
     ]
     for item in found:
-        noted = dict.fromkeys(text for run in item.cell.work if (text := measured.notes.get(run.id)))
         means = {metric.label or metric.name: mean_text(item.metrics[metric.name].interval) for metric in metrics}
-        yield (
-            {"cell": cell_text(item.cell.values), "runs": f"{item.finished} of {item.planned}"}
-            | dict(list(means.items())[:_MOST])
-            | ({"note": "; ".join(noted)} if measured.notes else {})
-        )
+        counts = {"cell": cell_text(item.cell.values), "runs": f"{item.finished} of {item.planned}"}
+        yield counts | dict(list(means.items())[:_MOST])
 
 
 def _claim(verdict: "Verdict") -> dict[str, str]:

@@ -1,5 +1,7 @@
 """Computing what counting and simple methods reach, each question once: see `disk.bars`."""
 
+from collections.abc import Iterable
+
 from filelock import Timeout
 
 from ablations.core.disk import bars, kept_weights, locks
@@ -54,6 +56,27 @@ def complete_methods(record: Record, records: Records) -> bool:
     scores = references(run.task, tuning.validation_share, tuning.train_examples, run.seed)
     bars.write(records.folder, bars.made_methods(run, scores))
     return True
+
+
+def complete_finished(runs: Iterable[Run], records: Records) -> list[str]:
+    """Computes and keeps what the finished ones of some runs lack: bars, and methods that are newer than their records.
+
+    Returns:
+        Why some could not be computed, such as a text that is not at hand.
+    """
+    wanted, problems = dict[str, Record](), dict[str, None]()
+    for record in filter(None, (records.get(run.id) for run in runs)):
+        if record.outcome == "done":
+            wanted |= {name: record for name in bars.recorded(record) if not bars.is_kept(records.folder, name)}
+    for record in wanted.values():
+        try:
+            if bars.lacking(record):
+                complete_methods(record, records)
+            else:
+                complete(record.run(), records, wait=False)
+        except (ConfigError, MemoryError, OSError) as error:  # the runs are recorded, and their page can be made
+            problems[f"what simple methods reach could not be computed: {error or 'not enough memory'}"] = None
+    return list(problems)
 
 
 def _completed(run: Run, target: str, records: Records, wait: bool) -> Bar | None:

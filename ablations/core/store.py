@@ -2,7 +2,7 @@
 
 A record is ``records/<2 hex>/<16 hex>.json`` of the results folder; its list of installed packages is
 ``environments/<12 hex>.json``; the process of the run holds ``.locks/<16 hex>.lock``. `disk` has how files are read and
-published, and what belongs to the records, `sharing` how two stores are united.
+published, and what belongs to the records.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from filelock import FileLock, Timeout
 
-from ablations.core.disk import bars, conflicts, environments, heldout, kept_weights, locks
+from ablations.core.disk import bars, environments, heldout, kept_weights, locks
 from ablations.core.disk.publishing import StoreError, check_inside, publish, unwritten, write
 from ablations.core.disk.reading import (
     LARGEST_RECORD,
@@ -173,8 +173,7 @@ class Records:
     def verify(self) -> list[Damage]:
         """Every file of the store that is not sound, with its damage: records first, then what belongs to them.
 
-        These are held-out losses by sequence, conflicts, lists of packages, bars, and kept weights. A conflict is
-        another final record of a run that `ablations sync` found and kept next to it.
+        These are held-out losses by sequence, lists of packages, bars, and kept weights.
         """
         _as_seen.cache_clear()  # a dying disk changes files and none of their times
         found = dict(self._own())
@@ -184,7 +183,6 @@ class Records:
         return [
             *filter(None, map(self._fault, found.values())),
             *heldout.damages(self.folder, done.values()),
-            *conflicts.explained(self.folder),
             *environments.damages(self.folder, named),
             *bars.damages(self.folder),
             *kept_weights.damages(self.folder, done.get),
@@ -215,7 +213,7 @@ class Records:
         check_inside(path.parent, self.folder)
         if path.is_dir() and not path.is_symlink():  # what is in it may be somebody's
             os.replace(path, path.with_name(f"{path.name}.set-aside"))
-        if publish(path, text, self._stays):
+        if publish(path, text, self.stays):
             return Record.model_validate(data)
         existing = self.examine(record.id)
         if isinstance(existing, Record):
@@ -223,7 +221,7 @@ class Records:
         reason = existing.message if existing else "was removed while it was written. Try again."
         raise StoreError(errno.EEXIST, reason, str(path))
 
-    def _stays(self, path: Path) -> bool:
+    def stays(self, path: Path) -> bool:
         """Whether nothing may replace a file among the records: it is of a newer version, or a final record in place.
 
         A record of another run is no reason; a file moved aside for a moment counts as in its place.
@@ -245,7 +243,7 @@ class Records:
             Their digest, for the provenance of the record.
         """
         raw = to_json({**sums, "checksum": checksum(dict(sums))})
-        if not self._stays(self.path(run_id)):
+        if not self.stays(self.path(run_id)):
             check_inside(self.path(run_id).parent, self.folder)
             write(self.folder / heldout.name(run_id), raw)
         return heldout.digest(raw)

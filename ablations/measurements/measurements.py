@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ablations.core.disk.bars import Bar, Bars
-from ablations.core.disk.notes import notes
 from ablations.core.metrics import ASKED_OF, COST, PLATEAU
 from ablations.core.store import Lookup
 from ablations.measurements.derived import DERIVED
@@ -77,7 +76,6 @@ class Measurements:
         apart: Row of ``means`` -> why some of its fine-tunings give no mean, one sentence each.
         computed: Metrics that are computed from the answers in records -> how many records lacked them.
         absent: Metrics that could be, but whose dev examples are not available -> how many records lack them.
-        notes: Run id -> what somebody noted of it.
     """
 
     def __init__(self, grid: Grid, cells: Iterable[Cell], records: Lookup) -> None:
@@ -86,7 +84,6 @@ class Measurements:
         known = {id: record for id, record in by_id.items() if record is not None}
         self._records, self.computed, self.absent = completed(known)
         self._sums, self._bars = getattr(records, "sums", _no_sums), Bars(getattr(records, "folder", None))
-        self.notes = notes(getattr(records, "folder", None))
         self.rows = tuple(row for cell in self.cells for row in measured(cell, self._records, self._bars))
         self.means = tuple(mean_cells(grid, self.cells))
         self.apart: dict[str, list[str]] = {}

@@ -1,13 +1,11 @@
 """Which models of a grid are worth their cost: scores from records over costs that were measured next to them."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from ablations.core.statistics import Interval, mean_interval
 from ablations.measurements.measurements import Measurements
-from ablations.schema.cell import Cell
 
 PARAMETERS, FLOPS, FILE = "parameters", "FLOPs per sequence", "MB of the file"
 
@@ -77,53 +75,3 @@ def front(cost: Mapping[str, float], score: Mapping[str, Interval], better: Lite
 def _mean(interval: Interval) -> float:
     assert interval.mean is not None, "cells without a mean have no score"
     return interval.mean
-
-
-Limits = Sequence[tuple[Cost, float]]  # costs, each with the most that it may be
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What fits a budget.
-
-    Attributes:
-        ordered: All cells: those with a score first, the best first.
-        fits: Those with a score that are within the budget, the best first.
-        unscored: Those within the budget that have no score.
-        nearest: The cell with a score that exceeds the budget by the smallest share, where none is within it.
-        unmeasured: Those that were not there when costs were measured.
-    """
-
-    ordered: tuple[Cell, ...]
-    fits: tuple[Cell, ...]
-    unscored: tuple[Cell, ...]
-    nearest: Cell | None
-    unmeasured: tuple[Cell, ...]
-
-
-def choose(
-    cells: Sequence[Cell], score: Mapping[str, Interval], better: Literal["lower", "higher"], limits: Limits
-) -> Choice:
-    """The cells within all limits, by their mean score.
-
-    Args:
-        cells: The cells of a grid.
-        score: Their scores, by label.
-        better: Which scores are better.
-        limits: The budget.
-    """
-    sign = -1 if better == "higher" else 1
-
-    def beyond(cell: Cell) -> float:
-        return max((cost.of.get(cell.label, math.inf) / max(most, 1e-9) for cost, most in limits), default=0.0)
-
-    scored = sorted((cell for cell in cells if cell.label in score), key=lambda cell: sign * _mean(score[cell.label]))
-    others = [cell for cell in cells if cell.label not in score]
-    fits = [cell for cell in scored if beyond(cell) <= 1]
-    return Choice(
-        ordered=(*scored, *others),
-        fits=tuple(fits),
-        unscored=tuple(cell for cell in others if beyond(cell) <= 1),
-        nearest=None if fits else min(scored, key=beyond, default=None),
-        unmeasured=tuple(cell for cell in cells if any(cell.label not in cost.of for cost, _ in limits)),
-    )

@@ -38,7 +38,6 @@ class Row(NamedTuple):
     device: str
     commit: str
     dirty: str
-    note: str
 
 
 def rows_of_page(scale: str, page: Measurements) -> list[Row]:
@@ -120,5 +119,4 @@ def _row(grid: str, scale: str, trial: Trial | None, row: Measurement, page: Mea
         device=csv_entry(row.device),
         commit=csv_entry(str(provenance.get("commit") or "")),
         dirty="" if dirty is None else str(bool(dirty)),
-        note=csv_entry(page.notes.get(row.run, "")),
     )

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
+from ablations.core.bars import complete_finished
 from ablations.core.disk import kept_weights, locks
 from ablations.core.store import Records, check_inside
 from ablations.planning import scales
@@ -147,7 +148,7 @@ def execute_phases(
     """Executes a plan and, as long as that completes or extends searches, the plan that follows from them.
 
     Each phase follows from the records, so an interrupted one continues where it stopped. A failure in one phase is
-    retried in the next.
+    retried in the next. At the end it computes what simple methods reach, where finished runs lack it.
 
     Args:
         resolve: Makes the plan from the current records.
@@ -181,6 +182,8 @@ def execute_phases(
         named = "; ".join(cell.label for cell in plan.open)
         whole.problems.append(f"not evaluated, search unfinished: {named}")
         whole.problems += missing(plan, records)
+    if not whole.left:
+        whole.notes += complete_finished(plan.runs, records)
     return whole
 
 

@@ -13,7 +13,7 @@ from lightning_modules.config import ConfigError
 from lightning_modules.data.annotations import open_annotated
 from lightning_modules.data.baselines import bigram, pair_methods
 from lightning_modules.data.formats.by_language import Pairs
-from lightning_modules.data.formats.excerpts import Excerpt, excerpt
+from lightning_modules.data.formats.excerpts import excerpt
 from lightning_modules.data.formats.input_format import InputFormat, Pairing
 from lightning_modules.data.formats.pairs import Negatives, PairSequences
 from lightning_modules.data.formats.parts import Arranged, part
@@ -289,21 +289,18 @@ class PretrainingData(pl.LightningDataModule):
                 shares[f"{name}_{method}"] = share
         return shares
 
-    def pair_scores(
-        self, negatives: Negatives, count: int, part: Excerpt | None = None
-    ) -> dict[str, pair_methods.Score]:
+    def pair_scores(self, negatives: Negatives, count: int) -> dict[str, pair_methods.Score]:
         """The scores on `heldout_pairs` of simple methods that learn from training pairs of the same construction.
 
         Args:
             negatives: The kind of negatives.
             count: Maximum number of held-out pairs.
-            part: What is shown of each pair, in training as on held-out text; by default what the format shows.
 
         Raises:
             ConfigError: When either text has no such pair.
         """
         chosen = self.heldout_pairs(negatives, count).chosen
-        pairs, shown = self._asked_pairs(negatives, count), part or self.format.resolved().excerpt
+        pairs, shown = self._asked_pairs(negatives, count), self.format.resolved().excerpt
         train = self._pair_format(negatives).arrange_pairs(open_store(self.data, "train")).of_several_sentences()
         train = _some(train, self.pairing)
         return pair_methods.cached_scores(excerpt(train, shown), excerpt(pairs, shown), chosen)

@@ -12,7 +12,6 @@ import typer
 from typer.testing import CliRunner
 
 from ablations.commands import checkpoints, cli, evaluate, tokenizer, translate
-from ablations.commands.data_sets import pairs
 from ablations.commands.terminal import Format
 from ablations.core.store import Records
 from ablations.inspection import trained
@@ -32,6 +31,7 @@ TOLD = dict.fromkeys(tokenizer._HEADINGS.keys() - {"longest"}, 0.5)  # of a toke
 RUN = "RUN"  # stands for the id of a run below
 FOLDER = "FOLDER"  # stands for an empty folder
 QUEUE = "QUEUE"  # stands for the file of a campaign
+OTHER = "OTHER"  # stands for another results folder
 
 
 def leaves(command, *words):
@@ -46,7 +46,6 @@ def leaves(command, *words):
 COMMANDS = dict(leaves(typer.main.get_command(cli.app)))
 CALLS = {
     "answer": [RUN, "Who came?", "Ann slept. Bob came."],
-    "bars": ["masking_ratio", "--scale", "smoke"],
     "campaign": ["--file", QUEUE],
     "campaign run": ["--file", QUEUE, "--for", "1h"],
     "check": ["masking_ratio"],
@@ -54,7 +53,6 @@ CALLS = {
     "clean": [],
     "data": [],
     "data formats": ["--scale", "smoke"],
-    "data pairs": ["--scale", "smoke", "--pairing", "matched"],
     "data verify": ["rte"],
     "diff": ["roberta_base", "roberta_large"],
     "compare": ["masking_ratio", "--scale", "smoke", "--equal", "tokens"],
@@ -70,9 +68,7 @@ CALLS = {
     "list": [],
     "logs": [RUN],
     "new": ["depth", "--axis", "model.num_layers=1,2"],
-    "note": [RUN, "for the talk"],
     "params": ["roberta_base"],
-    "pick": ["masking_ratio", "--scale", "smoke"],
     "plan": ["masking_ratio", "--scale", "smoke"],
     "published": ["albert.t4"],
     "run": ["masking_ratio", "--scale", "smoke", "--no-notebook"],
@@ -80,7 +76,7 @@ CALLS = {
     "score": [RUN, "--example", "lecture"],
     "status": [],
     "stop": [],
-    "sync": ["memory://another store"],
+    "sync": [OTHER],
     "systems": [],
     "tables": [],
     "tokenizer stats": ["--scale", "smoke"],
@@ -124,7 +120,7 @@ def call(results, tmp_path, monkeypatch, undrawn):
     monkeypatch.setattr(os, "nice", lambda more: None)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     run_id = records.files()[0].stem
-    stands_for = {RUN: run_id, QUEUE: str(queue), FOLDER: str(tmp_path / "pictures")}
+    stands_for = {RUN: run_id, QUEUE: str(queue), FOLDER: str(tmp_path / "pictures"), OTHER: str(results)}
     (records.work_folder(run_id)).mkdir(parents=True)
     (records.work_folder(run_id) / "log.txt").write_text("it began\n")
     _make_up(monkeypatch, tmp_path)
@@ -154,7 +150,6 @@ def _make_up(monkeypatch, folder):
     opened = SimpleNamespace(texts=asked, load=lambda: asked)
     monkeypatch.setattr("ablations.inspection.language_models.opened", lambda *_, **__: opened)
     monkeypatch.setattr("lightning_modules.data.text.encode.Encoder", lambda *_: None)
-    monkeypatch.setattr(pairs, "rows", lambda *_: [{"method": "lengths", "accuracy": 0.5}])
     monkeypatch.setattr(tokenizer, "rows", lambda *_: [dict.fromkeys(("tokenizer", "corpora", "longest"), "x") | TOLD])
     monkeypatch.setattr("lightning_modules.data.open_store", lambda *_: None)
     monkeypatch.setattr("lightning_modules.data.formats.summary.summary", lambda *_: Summary(1, 90.0, 0.3, 1.5, 1.0))
@@ -162,7 +157,6 @@ def _make_up(monkeypatch, folder):
     row = {"sentence": "The water.", "translation": "Das Wasser.", "score": -1.5}
     monkeypatch.setattr(translate, "translated", lambda *_, **__: [row])
     monkeypatch.setattr(evaluate, "_measured", lambda *_: {"metrics": {"lambada.accuracy": 0.5}})
-    monkeypatch.setattr(pairs, "notes", lambda *_: ["half of the pairs are of label 1"])
     counted = counting.Reached({"pairs": 4.5}, {100: 4.5}, {"pairs": [1]}, {"training": 100}, "a", "b")
     monkeypatch.setattr(counting, "reached", lambda *_: counted)
     monkeypatch.setattr(checkpoints, "exported", lambda *_: ("a difference",))

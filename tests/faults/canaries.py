@@ -52,23 +52,19 @@ COMMANDS = {  # command -> its calls
     "answer": [["answer", "RUN", "Who came?", "Ann slept. Bob came."]],
     "published": [["published", "albert.t4"]],
     "params": [["params", "roberta_base"]],
-    "pick": [["pick", "GRID", "--scale", "smoke"]],
     "benchmark inference": [["benchmark", "inference", "GRID", "--scale", "smoke", "--device", "cpu"]],
     "knobs": [["knobs", "alibi"]],
     "compare": [["compare", "GRID", "--scale", "smoke", "--equal", "tokens"]],
-    "sync": [["sync", "OTHER"], ["sync", "UNWRITABLE/store"], ["sync", "UNWRITABLE", "--pull-only"]],
+    "sync": [
+        ["sync", "RESULTS", "--results-dir", "OTHER"],
+        ["sync", "RESULTS", "--results-dir", "UNWRITABLE/store"],
+        ["sync", "UNWRITABLE"],
+    ],
     "keep": [["keep", "RUN"]],
-    "note": [["note", "RUN", "for the talk"]],
     "status": [["status"]],
     "stop": [["stop"]],
-    "bars": [
-        ["bars"],
-        ["bars", "GRID", "--scale", "smoke"],
-        ["bars", "GRID", "--scale", "smoke", "--results-dir", "UNWRITABLE"],
-    ],
     "data": [["data"]],
     "data formats": [["data", "formats", "--scale", "unknown"]],
-    "data pairs": [["data", "pairs", "--scale", "unknown"]],
     "data verify": [["data", "verify", "rte"]],
     "tokenizer stats": [["tokenizer", "stats", "GRID", "--scale", "smoke"]],
     "campaign": [["campaign", "--file", "QUEUE"], ["campaign", "--file", "UNWRITABLE/grid.yaml"]],
@@ -79,8 +75,8 @@ COMMANDS = {  # command -> its calls
     "clean": [["clean"], ["clean", "--all"]],
 }
 HOME_AS_CACHE = [  # with the home itself as ABLATIONS_CACHE
-    ["clean"], ["clean", "--all", "--yes"], RUN_IT, ["sync", "OTHER"], ["plan", "GRID", "--scale", "smoke"],
-    ["tokenizer", "stats", "GRID", "--scale", "smoke"], ["keep", "RUN"],
+    ["clean"], ["clean", "--all", "--yes"], RUN_IT, ["plan", "GRID", "--scale", "smoke"],
+    ["sync", "RESULTS", "--results-dir", "OTHER"], ["tokenizer", "stats", "GRID", "--scale", "smoke"], ["keep", "RUN"],
 ]  # fmt: skip
 
 
@@ -163,6 +159,7 @@ def called(world: Path, unwritable: str) -> Iterator[dict]:
     }  # fmt: skip
     tempfile.tempdir = None
     paths = {"GRID": str(given / "data/tiny.yaml"), "OUT": str(given / "out"), "OTHER": str(given / "other")}
+    paths |= {"RESULTS": str(results.folder)}
     paths |= {"UNWRITABLE": unwritable, "QUEUE": str(given / "data/queue.yaml")}
 
     def call(words: list[str]) -> dict:

@@ -21,14 +21,12 @@ from typer.testing import CliRunner
 from ablations.commands import checkpoints
 from ablations.commands.cli import app
 from ablations.core import store
-from ablations.core.disk import conflicts
 from ablations.core.store import Records
 from ablations.pages import parameters_page
 from ablations.planning import grids, scale_files
 from ablations.planning.plan import plan
 from ablations.running import inference
 from ablations.running.execute import execute
-from ablations.schema.record import Record, checksum
 from ablations.study import Study
 from lightning_modules import interop
 from lightning_modules.config import ConfigError
@@ -79,10 +77,6 @@ class World:
         records, grid = Records(self.results), grids.read("tiny")
         execute(plan(grid, "smoke", records=records), records, "inline", retries=0)
         self.run = records.files()[0].stem
-        theirs = records.get(self.run).to_dict()
-        theirs["metrics"]["heldout.loss"] += 0.1
-        theirs["checksum"] = checksum(theirs)
-        (self.results / conflicts.name(Record.model_validate(theirs))).write_text(json.dumps(theirs))
         (self.results / "records" / "heldout.sha256").touch()
         assert self.said("keep", self.run).exit_code == 0
         shutil.rmtree(self.home / "cache" / "runs")
@@ -156,8 +150,7 @@ class World:
             "keep": ["keep", self.run],
             "export": ["export", self.run, f"{new}-export"],
             "fill-mask": ["fill-mask", self.run, "the [MASK] sees a dog"],
-            "push": ["sync", f"{new}-other", "--push-only"],
-            "pull": ["sync", str(self.results), "--pull-only", "--results-dir", f"{new}-pulled"],
+            "sync": ["sync", str(self.results), "--results-dir", f"{new}-copied"],
             "list": ["list"],
             "check": ["check"],
             "plan": ["plan", "tiny", "--scale", "smoke"],

@@ -1,6 +1,5 @@
 """Texts of records, grids and cards that somebody else wrote: no page, table or terminal takes them for a command."""
 
-import contextlib
 import itertools
 import json
 import xml.etree.ElementTree as ET
@@ -100,7 +99,7 @@ def card(text):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Results with a page of a grid, records and cards of others; beside it their store, with conflicts."""
+    """Results with a page of a grid, records and cards of others; beside it their store, with other numbers."""
     made = tmp_path_factory.mktemp("foreign")
     file = made / "foreign.yaml"
     file.write_text(yaml.safe_dump(GRID))
@@ -240,7 +239,6 @@ def test_figures_are_pictures_alone(folder):
 def test_terminals_get_text(folder, monkeypatch, form, colour):
     monkeypatch.setattr(grids, "available", lambda *_: {"foreign": folder / "foreign.yaml"})
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr("ablations.commands.stores.sync.bar", lambda *_: contextlib.nullcontext())
     if colour:
         monkeypatch.setenv("FORCE_COLOR", "1")
     results = ["--results-dir", str(folder / "results")]

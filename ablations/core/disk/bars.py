@@ -25,7 +25,7 @@ from lightning_modules.tasks.measured_baselines import described
 from lightning_modules.tasks.measured_baselines import names as method_names
 
 FOLDER = "bars"
-COMMAND = "ablations bars"
+COMMAND = "ablations run"
 _REMEDY = f"Restore it from a copy, or remove it and compute it again (`{COMMAND}`)."
 _OWN = "training"  # the training text, as `heldout_text.read` calls it
 

@@ -28,7 +28,7 @@ _LOCAL = {
     "smb3": ("nobrl",),
 }
 _UNLOCKED = ("fuse.sshfs",)  # kinds whose locks never reach the other machines
-_ADVICE = "Choose another folder with --results-dir and unite the two with `ablations sync`."
+_ADVICE = "Choose another folder with --results-dir, and bring its records with `ablations sync`."
 
 # Another process: tries a lock, which its parent holds or has released, and dies with what it got.
 _TRY = """

@@ -17,9 +17,7 @@ _DEEPEST = 40  # containers within each other; a configuration has about ten
 _VERSION = Record.model_fields["schema_version"].default
 REMEDY = "Restore it from a copy, or run its grid again, which replaces it."
 
-Flaw = Literal[
-    "unreadable", "empty", "truncated", "altered", "newer", "malformed", "drifted", "misplaced", "conflict", "missing"
-]
+Flaw = Literal["unreadable", "empty", "truncated", "altered", "newer", "malformed", "drifted", "misplaced", "missing"]
 
 
 class Flawed(Exception):

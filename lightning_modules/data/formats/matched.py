@@ -16,7 +16,7 @@ Here:
 So half of the labels are 1 in expectation, and lengths, corpora and documents have the same distribution under both.
 All choices of negatives show the same chunks in the same cuts, each once: pairs differ in order or partner only. Left
 out of all of them alike are the first and the last sentence of a document. Left out too are sentences that do not fit
-next to a neighbour, and chunks without a partner. `account` counts them.
+next to a neighbour, and chunks without a partner.
 The held-out pairs that ask a question (`asked`) are matched exactly: each chunk is there in both orders, each
 couple both ways.
 """
@@ -234,35 +234,3 @@ def _partners(kind: np.ndarray, document: np.ndarray, noise: Draws) -> np.ndarra
     partner = np.full(len(kind), -1)
     partner[one[apart]], partner[other[apart]] = other[apart], one[apart]
     return partner
-
-
-@dataclass(frozen=True)
-class Account:
-    """Where the tokens of a text went, in the first copy, the same for all choices of negatives.
-
-    Attributes:
-        pairs: Tokens in pairs.
-        edges: Of first and last sentences of documents.
-        too_long: Of sentences longer than a pair has room for.
-        alone: Of sentences that fit, but next to no neighbour that is still free.
-        unpartnered: Of chunks without a partner.
-    """
-
-    pairs: int
-    edges: int
-    too_long: int
-    alone: int
-    unpartnered: int
-
-
-def account(store: TokenStore, settings: PairSettings) -> Account:
-    """Counts what is shown and what is left out."""
-    text = Text(store)
-    sizes, chunks = np.diff(text.sentences), gathered(text, settings, 0)
-    edges = np.zeros(len(sizes), dtype=bool)
-    edges[text.documents[:-1]] = edges[text.documents[1:] - 1] = True
-    x, _, _, end = chunks.bounds(text)
-    shown = (end - x)[chunks.partner >= 0].sum()
-    long = sizes[~edges & (sizes > settings.sequence_length - SPECIALS)].sum()
-    rest = sizes.sum() - sizes[edges].sum() - long - (end - x).sum()
-    return Account(*map(int, (shown, sizes[edges].sum(), long, rest, (end - x).sum() - shown)))

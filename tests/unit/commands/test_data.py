@@ -3,16 +3,13 @@
 import dataclasses
 import json
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from ablations.commands.cli import app
 from ablations.commands.data_sets import inventory
 from lightning_modules.data import CORPORA
-from lightning_modules.data.baselines.pair_methods import METHODS
 from lightning_modules.data.corpora.sources import Origin
-from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import TASKS, Task, pins
 from lightning_modules.tasks.shapes.tagging import Sentence, Tagging
 from lightning_modules.tasks.shapes.texts import Texts
@@ -240,40 +237,3 @@ class TestVerify:
         assert code == 1
         assert "wrong   novels: 20 + 1 documents, 189 words" in text
         assert "heldout differs from its pin" in text
-
-
-class TestPairs:
-    @pytest.mark.parametrize(
-        ("option", "wrong", "near"), [("--pairing", "match", "matched"), ("--shown", "shufled", "shuffled")]
-    )
-    def test_an_unknown_name_gets_the_nearest(self, option, wrong, near):
-        code, text = call("pairs", option, wrong)
-        assert code == 2
-        assert wrong in text
-        assert f"'{near}'" in text
-
-    @pytest.mark.slow
-    def test_methods_are_scored_on_both_questions_and_what_is_left_out_is_said(self, text_of_pairs, monkeypatch):
-        monkeypatch.setattr("ablations.planning.filling.bert", lambda _: text_of_pairs)
-        code, text = call("pairs", "--length", "48", "--count", "40", "--shown", "all", "--shown", "first")
-        assert code == 0
-        for word in ("released", "matched", "NSP", "SOP", "first", "lengths and edges", "all of these"):
-            assert word in text
-        assert "of label 1" in text
-        assert "no neighbour that fits" in text
-        rows = json.loads(call("pairs", "--length", "48", "--count", "40", "--format", "json")[1])
-        assert len(rows) == 2 * 2 * len(METHODS)
-        matched = {row["accuracy"] for row in rows if (row["pairs"], row["method"]) == ("matched", "majority class")}
-        assert matched == {0.5}
-
-
-@pytest.fixture
-def text_of_pairs(tmp_path, monkeypatch):
-    """BERT on a text of 400 documents of ten short sentences."""
-    monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "cache"))
-    draw = np.random.default_rng(0)
-    sentences = [" ".join(f"W{n:02d}" for n in draw.integers(0, 59, draw.integers(2, 9))) + "." for _ in range(4000)]
-    text = tmp_path / "text.txt"
-    text.write_text("\n\n".join(" ".join(sentences[n : n + 10]) for n in range(0, 4000, 10)))
-    small = {"data.corpora": [f"text:{text}"], "data.tokenizer.vocab_size": 80, "format.sequence_length": 48}
-    return SYSTEMS["bert_base"].but(**small)

@@ -5,13 +5,12 @@ import multiprocessing
 
 import pytest
 
-from ablations.core.bars import complete, complete_methods
+from ablations.core.bars import complete, complete_finished, complete_methods
 from ablations.core.disk import bars
 from ablations.core.disk.bars import Bar, Bars
 from ablations.core.disk.reading import Flawed
-from ablations.core.sharing.sites import Folder
-from ablations.core.sharing.sync import unite
 from ablations.core.store import Records
+from ablations.core.sync import bring
 from ablations.schema.record import checksum
 from ablations.schema.run import Run
 from lightning_modules.config import ConfigError
@@ -157,12 +156,12 @@ def test_a_store_elsewhere_gets_the_bars_of_its_records(records, tmp_path):
     record = records.put(make_record(make_run(0)))
     path = bars.write(records.folder, bar_of(record.run()))
     bars.write(records.folder, bar_of(Run.read(record.config | {"system": other(record.run()).to_dict()})))
-    there = Folder(tmp_path / "there")
-    assert unite(Folder(records.folder), there).whole
+    there = Records(tmp_path / "there")
+    assert bring(records, there).whole
     assert (there.folder / "bars" / path.name).read_bytes() == path.read_bytes()
     assert len([*there.folder.glob("bars/*")]) == 1  # no record there is of the other text
     path.write_bytes(b"{")
-    report = unite(Folder(records.folder), Folder(tmp_path / "third"))
+    report = bring(records, Records(tmp_path / "third"))
     assert [damage.path for _, damage in report.damages] == [f"bars/{path.name}"]
     assert not (tmp_path / "third" / "bars").exists()
 
@@ -187,8 +186,8 @@ def test_methods_that_a_record_lacks_are_kept_next_to_it(records, tmp_path):
     assert kept.of_methods(tagged(records, OF_WORDS | {LATER: 0.25}, epochs=7)) == {}
     assert kept.of_methods(tagged(records, OF_WORDS, train_examples=100)) == {}, "of other labels"
     assert records.verify() == []
-    there = Folder(tmp_path / "there")
-    assert unite(Folder(records.folder), there).whole
+    there = Records(tmp_path / "there")
+    assert bring(records, there).whole
     assert (there.folder / "bars" / path.name).read_bytes() == path.read_bytes()
     path.write_text(path.read_text().replace("0.3", "0.1"))
     (found,) = records.verify()
@@ -212,9 +211,14 @@ def test_methods_are_computed_once_and_of_the_same_examples_alone(records):
     record = records.put(make_record(run, metrics={"bigram_shift.accuracy": 0.5}))
     assert [complete_methods(record, records) for _ in range(2)] == [True, False]
     assert Bars(records.folder).of_methods(record).keys() == bars.lacking(record)
+    (records.folder / bars.file(bars.methods_name(run))).unlink()
+    assert complete_finished([run], records) == []  # as `ablations run` does
+    assert Bars(records.folder).of_methods(record).keys() == bars.lacking(record)
     other = Run.finetuning_of(make_run(1), "bigram_shift", "0" * 64, tuning)
     with pytest.raises(ConfigError, match="the examples of bigram_shift are others"):
         complete_methods(records.put(make_record(other, metrics={"bigram_shift.accuracy": 0.5})), records)
+    (problem,) = complete_finished([run, other], records)
+    assert "the examples of bigram_shift are others" in problem
 
 
 @pytest.fixture

@@ -8,9 +8,8 @@ import pytest
 from ablations.core import provenance
 from ablations.core.disk import kept_weights, locks
 from ablations.core.disk.publishing import StoreError
-from ablations.core.sharing.sites import Folder
-from ablations.core.sharing.sync import unite
 from ablations.core.store import Records
+from ablations.core.sync import bring
 from ablations.pages import checkpoint_table, publishing
 from ablations.running import inference
 from ablations.running.launchers import registered
@@ -20,7 +19,7 @@ from lightning_modules import cached
 from lightning_modules.config import ConfigError
 from lightning_modules.files import Refused
 from tests.unit.core.test_store import make_record, make_run
-from tests.unit.core.test_sync import add, contents
+from tests.unit.core.test_sync import add
 
 
 @pytest.fixture
@@ -72,33 +71,39 @@ class TestReading:
 
 
 class TestSync:
-    @pytest.mark.parametrize("name", ["records", "environments", "records/ab"])
-    @pytest.mark.parametrize("linked", ["here", "there"])
-    def test_a_folder_that_is_a_link_is_refused_before_anything_is_written(self, tmp_path, outside, name, linked):
-        stores = {side: Records(tmp_path / side) for side in ("here", "there")}
-        other = next(store for side, store in stores.items() if side != linked)
-        add(other, 0)
-        before, link = contents(Folder(other.folder)), stores[linked].folder / name
-        link.parent.mkdir(parents=True)
-        link.symlink_to(outside)
-        with pytest.raises(StoreError, match=rf"{name}: is a link where a folder of the store should be. Put"):
-            unite(Folder(stores["here"].folder), Folder(stores["there"].folder))
-        assert contents(Folder(other.folder)) == before
-        assert [path for path in stores[linked].folder.rglob("*") if path.is_file()] == []
-
-    def test_a_pipe_in_place_of_a_file_stays_and_is_named(self, tmp_path):
+    @pytest.mark.parametrize("name", ["records", "environments", "records/{}"])
+    def test_no_record_is_written_through_a_link_and_none_without_what_belongs_to_it(self, tmp_path, outside, name):
         here, there = Records(tmp_path / "here"), Records(tmp_path / "there")
-        record = add(here, 0)
-        pipes = [there.path(record.id), there.folder / "records" / "heldout.sha256"]
+        name = name.format(add(there, 0).id[:2])
+        (here.folder / name).parent.mkdir(parents=True)
+        (here.folder / name).symlink_to(outside)
+        with pytest.raises(StoreError, match=rf"{name}.*: is linked out of"):
+            bring(there, here)
+        assert here.files() == []
+
+    @pytest.mark.parametrize("place", ["records/*/*.json", "records/*/*.heldout", "environments/*.json"])
+    def test_what_is_linked_out_of_the_other_folder_is_named_and_not_copied(self, tmp_path, place):
+        here, there = Records(tmp_path / "here"), Records(tmp_path / "there")
+        add(there, 0)
+        (path,) = there.folder.glob(place)
+        moved(path, tmp_path / "elsewhere" / path.name)
+        name = path.relative_to(there.folder).as_posix()
+        assert [damage.path for _, damage in bring(there, here).damages] == [name]
+        assert not (here.folder / name).exists()
+
+    @pytest.mark.parametrize("side", ["here", "there"])
+    def test_a_pipe_in_place_of_a_file_stays_and_is_named(self, tmp_path, side):
+        here, there = stores = [Records(tmp_path / name) for name in ("here", "there")]
+        for store in stores:
+            record = add(store, 0, digest=False)
+        folder = (here if side == "here" else there).folder
+        pipes = [Records(folder).path(record.id), folder / "records" / "heldout.sha256"]
+        pipes[0].unlink()
         for path in pipes:
-            path.parent.mkdir(parents=True, exist_ok=True)
             os.mkfifo(path)
-        report = unite(Folder(here.folder), Folder(there.folder))
-        assert {damage.path for _, damage in report.damages} == {
-            path.relative_to(there.folder).as_posix() for path in pipes
-        }
+        report = bring(there, here)
+        assert {damage.path for _, damage in report.damages} == {path.relative_to(folder).as_posix() for path in pipes}
         assert all(path.is_fifo() for path in pipes)
-        assert here.get(record.id) == record
 
 
 class TestWriting:

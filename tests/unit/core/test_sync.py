@@ -1,28 +1,28 @@
-"""Two stores united: folders, and a file system of fsspec in memory."""
+"""Records brought from another results folder: what is copied, what stays, what is named; and ``ablations sync``."""
 
 import errno
 import hashlib
-import itertools
 import json
-import shutil
-import time
+import os
+import signal
+import subprocess
+import sys
 
-import fsspec
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from ablations.commands.cli import app
+from ablations.core import sync
 from ablations.core.disk import heldout
 from ablations.core.disk.publishing import StoreError
-from ablations.core.sharing.remote import Remote, site
-from ablations.core.sharing.sites import Folder
-from ablations.core.sharing.sync import unite
 from ablations.core.store import Records
+from ablations.core.sync import bring
 from ablations.schema.record import checksum
-from lightning_modules.config import ConfigError
 from lightning_modules.tasks.scores.kept import pack
 from tests.unit.core.test_store import make_record, make_run
 
-NUMBERS = itertools.count()
+HOLDS = ("records/??/*.json", "records/??/*.heldout", "environments/*.json", "bars/*.json")
 
 
 @pytest.fixture
@@ -30,12 +30,9 @@ def here(tmp_path):
     return Records(tmp_path / "here")
 
 
-@pytest.fixture(params=["folder", "memory"])
-def there(request, tmp_path):
-    """Another store: its site, and what it holds by name."""
-    if request.param == "folder":
-        return Folder(tmp_path / "there")
-    return Remote(f"memory://store {next(NUMBERS)}", 5.0)
+@pytest.fixture
+def there(tmp_path):
+    return Records(tmp_path / "there")
 
 
 def environment(records, *packages):
@@ -64,125 +61,83 @@ def losses(seed, record=None):
     return {"text": f"of seed {seed}", "documents": pack(np.arange(2)), "losses": {"loss": part}}
 
 
-def contents(site):
-    return site.read(site.files())
+def contents(folder):
+    """The files of a results folder that belong to records, by name; without the list of digests."""
+    found = [path for pattern in HOLDS for path in folder.glob(pattern)]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(found)}
 
 
-def filled(site, tmp_path, *seeds, **changes):
-    """Fills a store elsewhere, from a folder of its own."""
-    source = Records(tmp_path / f"source {next(NUMBERS)}")
-    made = [add(source, seed, **changes) for seed in seeds]
-    unite(Folder(source.folder), site, pull=False)
-    return made
+def call(*words):
+    return CliRunner().invoke(app, [*map(str, words)])
 
 
-def test_what_either_lacks_is_copied_and_the_stores_become_equal(here, there, tmp_path):
-    ours = [add(here, seed) for seed in range(3)]
-    theirs = filled(there, tmp_path, 2, 3, 4)
-    assert theirs[0] == ours[2]
-    report = unite(Folder(here.folder), there)
-    assert set(report.pushed) == {record.id for record in ours[:2]}
-    assert set(report.pulled) == {record.id for record in theirs[1:]}
-    assert (report.same, report.whole) == (1, True)
-    assert contents(there) == contents(Folder(here.folder))
+def test_what_is_missing_is_copied_byte_for_byte_and_the_other_folder_is_only_read(here, there):
+    mine = add(here, 9)
+    theirs = [add(there, seed) for seed in (0, 1, 9)]
+    before = {path: path.stat().st_mtime_ns for path in there.folder.rglob("*")}
+    report = bring(there, here)
+    assert theirs[2] == mine
+    assert (set(report.copied), report.same, report.whole) == ({record.id for record in theirs[:2]}, 1, True)
+    assert contents(here.folder) == contents(there.folder)
     assert here.verify() == []
-    assert {record.id: here.sums(record.id) for record in theirs} == {
-        record.id: losses(seed) for seed, record in zip((2, 3, 4), theirs, strict=True)
-    }
-    again = unite(Folder(here.folder), there)
-    assert (again.pushed, again.pulled, again.same) == ([], [], 5)
+    assert {path: path.stat().st_mtime_ns for path in there.folder.rglob("*")} == before
+    assert bring(there, here) == sync.Report(same=3)
+    assert bring(here, Records(there.folder.parent / "third")).whole  # the other way, by exchanging the two
 
 
-@pytest.mark.parametrize(("way", "copied"), [("push", "pushed"), ("pull", "pulled")])
-def test_one_way_writes_one_store_alone(here, there, tmp_path, way, copied):
-    add(here, 0)
-    filled(there, tmp_path, 1)
-    before = {"push": contents(Folder(here.folder)), "pull": contents(there)}[way]
-    report = unite(Folder(here.folder), there, push=way == "push", pull=way == "pull")
-    assert len(getattr(report, copied)) == len([*report.pushed, *report.pulled]) == 1
-    assert {"push": contents(Folder(here.folder)), "pull": contents(there)}[way] == before
-
-
-def test_a_dry_run_tells_the_same_and_writes_nothing(here, there, tmp_path):
-    add(here, 0)
+def test_a_dry_run_says_the_same_and_writes_nothing(here, there):
     add(here, 5, metrics={"heldout.loss": 1.0})
-    filled(there, tmp_path, 1, 5)
-    before = contents(Folder(here.folder)), contents(there)
-    told = unite(Folder(here.folder), there, dry_run=True)
-    assert (contents(Folder(here.folder)), contents(there)) == before
-    assert list(here.folder.rglob("*.conflict")) == []
-    assert unite(Folder(here.folder), there) == told
-    assert len(told.conflicts) == 1
+    for seed in (1, 5):
+        add(there, seed)
+    before = sorted(here.folder.rglob("*"))
+    told = bring(there, here, dry_run=True)
+    assert sorted(here.folder.rglob("*")) == before
+    assert (len(told.copied), len(told.conflicts)) == (1, 1)
+    assert bring(there, here) == told
 
 
-@pytest.mark.parametrize("final_here", [True, False])
-def test_an_attempt_never_stands_in_the_way_of_a_finished_run(here, there, tmp_path, final_here):
-    filled(there, tmp_path, 0, sums=not final_here, outcome="failed" if final_here else "done")
-    add(here, 0, sums=final_here, outcome="done" if final_here else "killed")
-    report = unite(Folder(here.folder), there)
-    assert report.whole
-    assert contents(there) == contents(Folder(here.folder))
+@pytest.mark.parametrize("final", ["here", "there"])
+def test_an_attempt_gives_way_to_a_finished_run_and_takes_the_place_of_none(here, there, final):
+    add(there, 0, sums=final == "there", outcome="done" if final == "there" else "failed")
+    add(here, 0, sums=final == "here", outcome="done" if final == "here" else "killed")
+    assert bring(there, here).whole
     assert [record.outcome for record in here.all()] == ["done"]
-
-
-def test_losses_that_an_attempt_left_do_not_stay_beside_another_sites_record(here, there, tmp_path):
-    filled(there, tmp_path, 0)
-    run = make_run(0).id
-    here.put_sums(run, {"losses": ["of an attempt that died"]})
-    unite(Folder(here.folder), there)
-    assert here.sums(run) == losses(0)
-
-
-def test_two_attempts_stay_where_they_are(here, there, tmp_path):
-    filled(there, tmp_path, 0, outcome="failed", detail="there")
-    mine = add(here, 0, outcome="failed", detail="here")
-    report = unite(Folder(here.folder), there)
-    assert (report.same, report.whole, here.get(mine.id)) == (1, True, mine)
-
-
-def test_a_conflict_is_named_kept_on_both_sides_and_explained(here, there, tmp_path):
-    (theirs,) = filled(there, tmp_path, 0, metrics={"heldout.loss": 3.5}, provenance={"device": "H100"})
-    mine = add(here, 0, metrics={"heldout.loss": 3.25})
-    other = add(here, 1)
-    report = unite(Folder(here.folder), there)
-    (conflict,) = report.conflicts
-    assert conflict.run == mine.id
-    assert report.pushed == [other.id]
-    assert not report.whole
-    assert here.get(mine.id) == mine
-    (damage,) = here.verify()
-    assert damage.flaw == "conflict"
-    assert damage.message == conflict.message
-    for word in ("heldout.loss", "3.25 here", "3.5 there", "commit 0123456", "device H100", f"{mine.id}.json"):
-        assert word in damage.message
-    kept = here.folder / damage.path
-    assert json.loads(kept.read_text())["checksum"] == theirs.checksum
-    assert unite(Folder(here.folder), there).conflicts == [conflict]
-
-    unite(Folder(tmp_path / "third"), there)  # what is kept beside a store's own record goes nowhere
-    assert list((tmp_path / "third").rglob("*.conflict")) == []
-    assert Records(tmp_path / "third").get(mine.id) == theirs
-
-    kept.replace(here.path(mine.id))  # the other one is trusted, and its losses are taken along
-    beside = heldout.name(mine.id)
-    Folder(here.folder).put(beside, contents(there)[beside], lambda raw: False)
     assert here.verify() == []
-    assert unite(Folder(here.folder), there).whole
 
 
-def explained(records):
-    return next(damage.message for damage in records.verify() if damage.flaw == "conflict")
+def test_losses_that_an_attempt_left_do_not_stay_with_another_record(here, there):
+    record = add(there, 0)
+    here.put_sums(record.id, {"losses": ["of an attempt that died"]})
+    assert bring(there, here).whole
+    assert here.sums(record.id) == losses(0)
 
 
-def test_a_conflict_that_was_settled_says_that_its_file_can_go(here, there, tmp_path):
-    filled(there, tmp_path, 0, metrics={"heldout.loss": 3.5})
+def test_of_two_attempts_each_folder_keeps_its_own(here, there):
+    add(there, 0, outcome="failed", detail="there")
+    mine = add(here, 0, outcome="failed", detail="here")
+    assert bring(there, here) == sync.Report(same=1)
+    assert here.get(mine.id) == mine
+
+
+def test_a_conflict_is_named_and_neither_record_is_touched(here, there):
+    theirs = add(there, 0, metrics={"heldout.loss": 3.5}, provenance={"device": "H100"})
+    mine = add(here, 0, metrics={"heldout.loss": 3.25})
+    other = add(there, 1)
+    before = contents(there.folder)
+    report = bring(there, here)
+    assert report.conflicts == {mine.id: "metrics.heldout.loss 3.25 here, 3.5 there"}
+    assert (report.copied, report.whole) == ([other.id], False)
+    assert (here.get(mine.id), contents(there.folder), here.verify()) == (mine, before, [])
+    for name in (here.path(mine.id).relative_to(here.folder), heldout.name(mine.id)):  # theirs is trusted
+        (here.folder / name).write_bytes((there.folder / name).read_bytes())
+    assert here.get(mine.id) == theirs
+    assert bring(there, here) == sync.Report(same=2)
+
+
+def test_equal_numbers_of_two_machines_are_a_conflict_too(here, there):
     mine = add(here, 0)
-    unite(Folder(here.folder), there)
-    (kept,) = here.folder.rglob("*.conflict")
-    shutil.copy(kept, here.path(mine.id))
-    assert "Remove this file" in explained(here)
-    here.path(mine.id).unlink()
-    assert "has none here" in explained(here)
+    add(there, 0, provenance={"device": "H100"})
+    assert bring(there, here).conflicts == {mine.id: "equal numbers, made elsewhere"}
 
 
 def cut(raw):
@@ -194,223 +149,188 @@ def edited(raw):
 
 
 @pytest.mark.parametrize(("damage", "flaw"), [(cut, "truncated"), (edited, "altered"), (lambda raw: b"", "empty")])
-@pytest.mark.parametrize("present", [False, True], ids=["missing here", "present here"])
-def test_a_damaged_record_is_named_and_skipped_wherever_it_lies(here, there, tmp_path, damage, flaw, present):
-    (spoilt,) = filled(there, tmp_path, 0)
-    name = f"records/{spoilt.id[:2]}/{spoilt.id}.json"
-    there.put(name, damage(contents(there)[name]), lambda raw: False)
-    if present:
-        add(here, 0)
-    good = add(here, 1)
-    before = contents(there)[name]
-    report = unite(Folder(here.folder), there)
+@pytest.mark.parametrize("spoilt", ["here", "there"])
+def test_a_damaged_record_is_named_and_skipped_wherever_it_lies(here, there, damage, flaw, spoilt):
+    record, good = add(there, 0), add(there, 1)
+    add(here, 0)
+    store = {"here": here, "there": there}[spoilt]
+    path = store.path(record.id)
+    path.write_bytes(damage(path.read_bytes()))
+    before = path.read_bytes()
+    report = bring(there, here)
     ((place, found),) = report.damages
-    assert (place, found.path, found.flaw) == (there.address, name, flaw)
-    assert (report.pushed, report.pulled) == ([good.id], [])
-    assert contents(there)[name] == before
-    assert here.examine(spoilt.id) == (spoilt if present else None)
-
-    back = unite(there, Folder(here.folder))  # the same from the other side
-    assert [damage.flaw for _, damage in back.damages] == [flaw]
+    assert (place, found.path, found.flaw) == (str(store.folder), path.relative_to(store.folder).as_posix(), flaw)
+    assert (report.copied, path.read_bytes()) == ([good.id], before)
+    path.unlink()
+    assert bring(there, here).whole
 
 
 @pytest.mark.parametrize("suffix", [".heldout", "environment"])
-def test_what_belongs_to_a_record_is_checked_too(here, there, tmp_path, suffix):
-    made = filled(there, tmp_path, 0, 1)
+def test_what_belongs_to_a_record_is_checked_and_comes_once_it_is_whole(here, there, suffix):
+    made = [add(there, seed) for seed in range(2)]
     named = f"environments/{made[0].provenance['environment']}.json"
-    name = named if suffix == "environment" else f"records/{made[0].id[:2]}/{made[0].id}.heldout"
-    whole = contents(there)[name]
-    there.put(name, cut(whole), lambda raw: False)
-    report = unite(Folder(here.folder), there)
-    assert [damage.path for _, damage in report.damages] == [name]  # once, though two records share the environment
-    assert len(report.pulled) == 2
-    assert name not in contents(Folder(here.folder))
-    there.put(name, whole, lambda raw: False)
-    assert unite(Folder(here.folder), there).whole
-    assert contents(Folder(here.folder)) == contents(there)
+    path = there.folder / (named if suffix == "environment" else heldout.name(made[0].id))
+    whole = path.read_bytes()
+    path.write_bytes(cut(whole))
+    report = bring(there, here)
+    name = path.relative_to(there.folder).as_posix()
+    assert [damage.path for _, damage in report.damages] == [name]  # once, though two records share the list
+    assert (len(report.copied), name in contents(here.folder)) == (2, False)
+    path.write_bytes(whole)
+    assert bring(there, here).whole
+    assert contents(here.folder) == contents(there.folder)
 
 
-def list_digests(site):
-    """Lists the digests of all losses at a site, as of records that say none; returns the lines."""
-    found = {name: raw for name, raw in contents(site).items() if name.endswith(".heldout")}
+def list_digests(records):
+    """Lists the digests of all losses in a folder, as of records that say none; returns the lines."""
+    found = {name: raw for name, raw in contents(records.folder).items() if name.endswith(".heldout")}
     lines = [f"{hashlib.sha256(found[name]).hexdigest()}  {name.removeprefix('records/')}\n" for name in sorted(found)]
-    site.put(heldout.LIST, "".join(lines).encode(), lambda raw: False)
+    (records.folder / heldout.LIST).write_text("".join(lines))
     return lines
 
 
-def listed(site):
-    return site.read([heldout.LIST])[heldout.LIST].decode().splitlines(keepends=True)
+def test_listed_digests_of_losses_go_with_the_records(here, there):
+    for seed in range(4):
+        add(here if seed < 2 else there, seed, digest=False)
+    both = sorted(list_digests(here) + list_digests(there), key=lambda line: line[66:])
+    assert bring(there, here).whole
+    assert (here.folder / heldout.LIST).read_text().splitlines(keepends=True) == both
+    assert here.verify() == []
+    (here.folder / heldout.LIST).unlink()  # as of a copy that was killed
+    assert bring(there, here).whole
+    assert len((here.folder / heldout.LIST).read_text().splitlines()) == 2
 
 
-def test_listed_digests_of_losses_go_with_the_records(here, there, tmp_path):
-    for seed in range(2):
-        add(here, seed, digest=False)
-    filled(there, tmp_path, 2, 3, digest=False)
-    both = sorted(list_digests(Folder(here.folder)) + list_digests(there), key=lambda line: line[66:])
-    assert unite(Folder(here.folder), there, dry_run=True).pushed
-    assert len(listed(there)) == len(listed(Folder(here.folder))) == 2
-    unite(Folder(here.folder), there, push=False)
-    assert (len(listed(there)), listed(Folder(here.folder))) == (2, both)
-    unite(Folder(here.folder), there)
-    assert listed(there) == both
-    third = Folder(tmp_path / "third")
-    assert unite(third, there).whole
-    assert listed(third) == both
-    assert Records(third.folder).verify() == []
-
-
-def test_losses_that_are_not_those_of_the_list_are_not_copied(here, there, tmp_path):
-    theirs = filled(there, tmp_path, 0, 1, digest=False)
+def test_losses_that_are_not_those_of_the_list_are_not_copied(here, there):
+    names = [heldout.name(add(there, seed, digest=False).id) for seed in range(2)]
     list_digests(there)
-    names = [heldout.name(record.id) for record in theirs]
-    there.put(names[0], contents(there)[names[1]], lambda raw: False)
-    report = unite(Folder(here.folder), there)
+    (there.folder / names[0]).write_bytes((there.folder / names[1]).read_bytes())
+    report = bring(there, here)
     assert [damage.path for _, damage in report.damages] == [names[0]]
-    assert names[0] not in contents(Folder(here.folder))
+    assert names[0] not in contents(here.folder)
     assert [damage.path for damage in here.verify()] == [names[0]]  # it is missed
 
 
-def test_a_newer_record_is_left_alone(here, there, tmp_path):
-    (theirs,) = filled(there, tmp_path, 0)
-    name = f"records/{theirs.id[:2]}/{theirs.id}.json"
-    data = json.loads(contents(there)[name]) | {"schema_version": 2}
-    there.put(name, json.dumps(data | {"checksum": checksum(data)}).encode(), lambda raw: False)
-    add(here, 0)
-    before = contents(there)
-    assert [damage.flaw for _, damage in unite(Folder(here.folder), there).damages] == ["newer"]
-    assert contents(there)[name] == before[name]
+def test_what_is_no_record_of_this_version_is_named_and_not_copied(here, there):
+    newer, good = add(there, 0), add(there, 1)
+    data = json.loads(there.path(newer.id).read_text()) | {"schema_version": 2}
+    there.path(newer.id).write_text(json.dumps(data | {"checksum": checksum(data)}))
+    stray = there.folder / "records" / "ab" / f"{'ab':0<16}.json"
+    stray.parent.mkdir(exist_ok=True)
+    stray.write_bytes(there.path(good.id).read_bytes())
+    report = bring(there, here)
+    assert sorted(damage.flaw for _, damage in report.damages) == ["misplaced", "newer"]
+    assert report.copied == [good.id]
+    assert [path.stem for path in here.files()] == [good.id]
 
 
-def test_names_that_are_no_record_are_never_read(here):
-    there = Remote(f"memory://store {next(NUMBERS)}", 5.0)
-    for name in ("records/ab/../../../evil.json", "records/ab/cd00000000000000.json", "records/runs.csv", "README.md"):
-        there.fs.pipe_file(f"{there.root}/{name}", b"{}")
-    assert there.files() == {}
-    assert unite(Folder(here.folder), there).whole
+def test_a_run_that_a_process_makes_here_is_left_to_it(here, there):
+    record = add(there, 0)
+    with here.lock(record.id):
+        report = bring(there, here)
+    assert (report.busy, report.whole, here.files()) == ([record.id], False, [])
+    assert bring(there, here).copied == [record.id]
 
 
-def test_a_record_that_comes_from_elsewhere_meanwhile_stays(here, there, tmp_path):
-    add(here, 0)
+def test_a_record_that_appears_meanwhile_stays(here, there, monkeypatch):
+    theirs, usual = add(there, 0), sync._Visit._complete
+    mine = []
 
-    def published(site, put=there.put):
-        def late(name, content, stands):
-            if name.endswith(".json") and name.startswith("records"):
-                filled_by_other = make_record(make_run(0), metrics={"heldout.loss": 1.0}).to_dict()
-                put(name, json.dumps(filled_by_other | {"checksum": checksum(filled_by_other)}).encode())
-            return put(name, content, stands) if stands else put(name, content)
+    def late(*args, **kwargs):
+        usual(*args, **kwargs)
+        mine.append(add(here, 0, metrics={"heldout.loss": 1.0}))
 
-        return late
-
-    there.put = published(there)
-    report = unite(Folder(here.folder), there)
-    assert (report.pushed, report.overtaken) == ([], [make_run(0).id])
-    del there.put
-    assert len(unite(Folder(here.folder), there).conflicts) == 1
+    monkeypatch.setattr(sync._Visit, "_complete", late)
+    assert bring(there, here).busy == [theirs.id]
+    assert here.get(theirs.id) == mine[0]
 
 
-class Faulty(fsspec.get_filesystem_class("memory")):
-    """A place with a fault."""
+def test_a_full_disk_ends_it_and_the_next_time_goes_on(here, there, monkeypatch):
+    for seed in range(4):
+        add(there, seed)
+    usual, room = sync.publish, [3]
 
-    cachable = False
-    fault = ""
-
-    def pipe_file(self, path, value, mode="overwrite", **kwargs):
-        if self.fault == "overwrites":
-            return super().pipe_file(path, value)
-        if self.fault == "refuses":
-            raise PermissionError("Access Denied")
-        if self.fault == "cuts" and "trial" not in path:
-            return super().pipe_file(path, value[:10], mode=mode)
-        return super().pipe_file(path, value, mode=mode, **kwargs)
-
-    def ls(self, path, **kwargs):
-        if self.fault == "hangs":
-            time.sleep(3.0)
-        if self.fault == "hides":
-            raise PermissionError("Access Denied")
-        if self.fault == "breaks":
-            raise RuntimeError("the server is on fire")
-        return super().ls(path, **kwargs)
-
-
-@pytest.mark.parametrize(
-    ("fault", "code", "said"),
-    [
-        ("overwrites", errno.ENOTSUP, "--pull-only"),
-        ("refuses", errno.EACCES, "no permission to write to it"),
-        ("cuts", errno.EIO, "other bytes"),
-        ("hangs", errno.ETIMEDOUT, "no answer within 0.3 s"),
-        ("hides", errno.EACCES, "no permission to list it"),
-        ("breaks", errno.EIO, "the server is on fire"),
-    ],
-)
-def test_a_faulty_place_is_named_and_nothing_is_half_written(here, monkeypatch, fault, code, said):
-    monkeypatch.setattr(Faulty, "store", {})
-    monkeypatch.setattr(Faulty, "pseudo_dirs", [""])
-    monkeypatch.setattr(Faulty, "fault", fault)
-    add(here, 0)
-    address = "memory://faulty"
-    there = Remote(address, 0.3 if fault == "hangs" else 5.0)
-    there.fs = Faulty()
-    began = time.monotonic()
-    with pytest.raises(StoreError, match=said) as raised:
-        unite(Folder(here.folder), there)
-    assert time.monotonic() - began < 2.5
-    assert (raised.value.errno, raised.value.filename) == (code, address)
-    monkeypatch.setattr(Faulty, "fault", "")
-    assert there.files() == {}
-
-
-def test_a_full_disk_here_ends_it_and_the_next_time_goes_on(here, there, tmp_path, monkeypatch):
-    filled(there, tmp_path, *range(4))
-    put, room = Folder.put, [3]
-
-    def limited(self, name, content, *stands):
-        if self.folder == here.folder:
-            room[0] -= 1
-            if room[0] < 0:
-                raise StoreError(errno.ENOSPC, "No space left on device", name)
-        return put(self, name, content, *stands)
+    def limited(path, *rest):
+        room[0] -= 1
+        if room[0] < 0:
+            raise StoreError(errno.ENOSPC, "No space left on device", str(path))
+        return usual(path, *rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Folder, "put", limited)
+        patched.setattr(sync, "publish", limited)
         with pytest.raises(StoreError, match="No space left"):
-            unite(Folder(here.folder), there)
+            bring(there, here)
     assert here.verify() == []
-    assert unite(Folder(here.folder), there).whole
-    assert contents(Folder(here.folder)) == contents(there)
+    assert bring(there, here).whole
+    assert contents(here.folder) == contents(there.folder)
 
 
-@pytest.mark.parametrize(
-    ("url", "said"),
-    [
-        ("s4://bucket", "s3"),
-        ("nowhere://x", "there is no protocol"),
-        ("memory://store*", "patterns"),
-        ("file:///no/such/parent/store", "there is no folder"),
-        ("no such parent/store", "there is no folder"),
-    ],
-)
-def test_addresses_that_mean_nothing_are_refused(url, said):
-    with pytest.raises(ConfigError, match=said):
-        site(url, 5.0)
+KILLED = """
+import os, sys
+from pathlib import Path
+from ablations.core.disk import publishing
+from ablations.core.store import Records
+from ablations.core.sync import bring
+left, usual = int(sys.argv[3]), publishing._linked
+def linked(own, path):
+    global left
+    left -= 1
+    if left < 0:
+        os.kill(os.getpid(), 9)
+    return usual(own, path)
+publishing._linked = linked
+bring(Records(Path(sys.argv[1])), Records(Path(sys.argv[2])))
+"""
 
 
-@pytest.mark.parametrize(("url", "package"), [("s3://bucket/x", "s3fs"), ("ssh://host/x", "sshfs")])
-def test_a_missing_driver_is_named(monkeypatch, url, package):
-    def absent(protocol):
-        raise ImportError
-
-    monkeypatch.setattr(fsspec, "get_filesystem_class", absent)
-    with pytest.raises(ConfigError, match=f"pip install {package}"):
-        site(url, 5.0)
-
-
-def test_a_driver_that_checks_no_host_keys_is_refused(monkeypatch):
-    monkeypatch.setattr(fsspec, "get_filesystem_class", lambda protocol: Faulty)
-    with pytest.raises(ConfigError, match="pip install sshfs"):
-        site("ssh://host/x", 5.0)
+def test_a_copy_that_is_killed_leaves_whole_records_and_the_next_one_goes_on(here, there):
+    for seed in range(3):
+        add(there, seed, digest=seed > 0)
+    list_digests(there)
+    for written in range(3):
+        words = [sys.executable, "-c", KILLED, there.folder, here.folder, written]
+        assert subprocess.run([*map(str, words)], env=os.environ, check=False).returncode == -signal.SIGKILL
+        assert here.verify() == []
+    assert bring(there, here).whole
+    assert contents(here.folder) == contents(there.folder)
+    assert here.verify() == []
+    assert list(here.folder.rglob("*.tmp")) == []
 
 
-def test_passwords_are_not_shown():
-    assert Remote("memory://user:secret@host/store", 5.0).address == "memory://user:***@host/store"
+class TestCommand:
+    def test_it_says_what_came_what_is_in_conflict_and_what_is_damaged(self, here, there):
+        mine = add(here, 0, metrics={"heldout.loss": 3.25})
+        add(there, 0, metrics={"heldout.loss": 3.5})
+        came, spoilt = add(there, 1), there.path(add(there, 2).id)
+        spoilt.write_bytes(spoilt.read_bytes()[:100])
+        words = "sync", there.folder, "--results-dir", here.folder
+        assert "would copy 1" in call(*words, "--dry-run").output
+        done = call(*words, "--format", "json")
+        told = json.loads(done.stdout)
+        assert (done.exit_code, told["copied"], [*told["conflicts"]]) == (1, [came.id], [mine.id])
+        assert [(found["store"], found["flaw"]) for found in told["damages"]] == [(str(there.folder), "truncated")]
+        for word in (mine.id, "3.25 here, 3.5 there", f"records/{mine.id[:2]}/{mine.id}.json", spoilt.name):
+            assert word in done.stderr
+        there.path(mine.id).unlink()
+        spoilt.unlink()
+        done = call(*words)
+        assert (done.exit_code, "copied 0, 1 here already" in done.output) == (0, True)
+
+    def test_a_folder_that_is_no_store_is_refused_and_nothing_is_made(self, here, there, tmp_path):
+        add(there, 0)
+        (tmp_path / "link").symlink_to(there.folder)
+        (tmp_path / "checkout").mkdir()
+        there.folder.rename(tmp_path / "checkout" / "results")
+        there.folder.symlink_to(tmp_path / "checkout" / "results")
+        refused = {
+            tmp_path / "nowhere": "is no results folder",
+            "s3://bucket/results": "copied by rclone or rsync",
+            tmp_path / "checkout": f"Did you mean {tmp_path / 'checkout' / 'results'}?",
+        }
+        for folder, said in refused.items():
+            done = call("sync", folder, "--results-dir", here.folder)
+            assert done.exit_code == 2, folder
+            assert said in " ".join(done.output.split()), folder
+        assert not here.folder.exists()
+        done = call("sync", tmp_path / "link", "--results-dir", there.folder)
+        assert (done.exit_code, "the results folder itself" in " ".join(done.output.split())) == (2, True)

@@ -111,15 +111,11 @@ def test_partners_are_of_the_same_corpus_and_length_and_of_another_document(tmp_
 
 
 @given(documents=DOCUMENTS, length=LENGTHS, corpus=st.integers(1, 3))
-def test_every_token_is_accounted_for(tmp_path_factory, documents, length, corpus):
+def test_no_token_is_shown_twice(tmp_path_factory, documents, length, corpus):
     store = of_corpora(make_store(tmp_path_factory.mktemp("s"), documents), corpus)
     index = arranged(store, "swapped", sequence_length=length)
-    found = matched.account(store, form("swapped", sequence_length=length))
-    parts = (found.pairs, found.edges, found.too_long, found.alone, found.unpartnered)
-    assert sum(parts) == len(store.ids)
-    assert all(part >= 0 for part in parts)
     used = [token for a, a_end, b, b_end in index[:4].T.tolist() for token in (*range(a, a_end), *range(b, b_end))]
-    assert len(used) == len(set(used)) == found.pairs
+    assert len(used) == len(set(used))
 
 
 def slowly(store, room):

@@ -207,7 +207,7 @@ def test_an_excerpt_is_shown_in_training_and_of_heldout_pairs_alike(tmp_path):
     assert len(pairs[0]) == len(pairs[1])
     for sequences in (first.sequences, pairs[1]):
         assert (sequences.index[1] - sequences.index[0]).max() < (pairs[0].index[1] - pairs[0].index[0]).max()
-    assert first.pair_scores("swapped", 40) == whole.pair_scores("swapped", 40, "first")
+    assert first.pair_scores("swapped", 40) != whole.pair_scores("swapped", 40)
     assert torch.equal(next(iter(whole.heldout)).inputs.ids, next(iter(first.heldout)).inputs.ids)  # running text
 
 

@@ -1,13 +1,16 @@
 """A finished pretraining keeps what counting reaches on its held-out words, whatever becomes of that."""
 
+import contextlib
+
 import pytest
 
 from ablations.core import machine
 from ablations.core.bars import complete
 from ablations.core.disk import bars
 from ablations.core.store import Records
-from ablations.running.execute import execute
+from ablations.running.execute import execute, execute_phases
 from ablations.running.worker import LOG
+from lightning_modules.config import ConfigError
 from lightning_modules.measures import counting
 from lightning_modules.measures.counting import Reached
 from tests.unit.run_graphs import planned
@@ -28,6 +31,13 @@ def counted(monkeypatch):
     monkeypatch.setattr(counting, "reached", reached)
     monkeypatch.setattr(machine, "gpus", dict)
     return asked, obstacle
+
+
+def executed(folder, records, **options):
+    def watch(plan):
+        return contextlib.nullcontext(lambda event: None)
+
+    return execute_phases(lambda: planned(folder, records, **options), records, "inline", retries=0, watch=watch)
 
 
 def trained(folder, records, **options):
@@ -61,6 +71,24 @@ def test_a_run_is_done_where_counting_fails(tmp_path, trainings, counted):
     counted[1][""] = lambda: None
     complete(run, records)
     assert "too many pairs" not in str(trained(tmp_path, records))
+
+
+def test_a_later_call_counts_what_finished_runs_lack_and_says_why_it_cannot(tmp_path, trainings, counted):
+    def fail():
+        raise ConfigError(["there is no text 'x'"])
+
+    usual, counted[1][""] = counted[1][""], fail
+    records = Records(tmp_path / "results")
+    said = [executed(tmp_path, records, seeds=2).notes for _ in range(2)]
+    assert [len(notes) for notes in said] == [1, 1], "of two runs with the same words"
+    assert "there is no text 'x'" in said[0][0]
+    counted[1][""] = usual
+    assert executed(tmp_path, records, seeds=2).notes == []
+    run = planned(tmp_path, records, seeds=2).runs[0]
+    assert bars.read(records.folder, bars.name(run, "mlm")).level == 4.5
+    asked = len(counted[0])
+    executed(tmp_path, records, seeds=2)
+    assert len(counted[0]) == asked
 
 
 def test_a_run_that_failed_is_not_counted(tmp_path, trainings, counted):
