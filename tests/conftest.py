@@ -8,6 +8,7 @@ from lightning_modules.speed import environment
 
 environment()  # before torch is imported
 
+import itertools
 import os
 from multiprocessing import forkserver, util
 from pathlib import Path
@@ -35,6 +36,9 @@ TRAINING = {"tiny", "cached", "forking", "nursery_process", "finished_results"}
 WORKING = {"Study", "execute", "finetune", "finished", "fit", "relative", "republish", "subprocess", "transformers"}
 
 
+_numbers = itertools.count()  # of the tests of a process
+
+
 def pytest_report_header() -> str:
     """The seed of a night."""
     return f"ABLATIONS_NIGHTLY={SEED}" if NIGHTLY else ""
@@ -58,17 +62,18 @@ def pytest_runtest_setup():
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path_factory, monkeypatch):
     """No test reads or writes the user's cache or data."""
-    monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path_factory.mktemp("cache")))
+    folder = tmp_path_factory.mktemp(f"cache{next(_numbers)}", numbered=False)  # pytest's own number is a search
+    monkeypatch.setenv("ABLATIONS_CACHE", str(folder))
     monkeypatch.delenv("ABLATIONS_DATA", raising=False)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def once():
+def once(tmp_path_factory):
     """See `tests.once`."""
     from tests import once
 
     with pytest.MonkeyPatch.context() as patch:
-        once.remember(patch)
+        once.remember(patch, of_all_workers(tmp_path_factory) / "once")
         yield
 
 

@@ -22,6 +22,7 @@ from lightning_modules.config import ConfigError
 from lightning_modules.data.corpora.made import Language
 from lightning_modules.places import project
 from tests.depth import SEED, depth
+from tests.every import every
 
 ROOT = project()
 SOURCES = sorted(
@@ -74,8 +75,8 @@ def test_pages_are_written_without_what_trains():
     assert ended.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize(
-    ("command", "package"),
+@every(
+    "command, package",
     [("papermill ", "papermill"), ("jupyter lab", "jupyterlab"), ("jupyter nbconvert", "nbconvert")],
 )
 def test_what_the_readme_starts_is_declared(command, package):
@@ -85,7 +86,7 @@ def test_what_the_readme_starts_is_declared(command, package):
     assert package in {re.split(r"[<>=!\[ ]", name)[0] for name in declared}
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=_named)
+@every("path", NOTEBOOKS)
 def test_notebooks_tell_and_libraries_do(path):
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
@@ -112,7 +113,7 @@ def test_notebooks_tell_and_libraries_do(path):
         assert own == set(axes.values()), "every other parameter stands for an axis"
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=_named)
+@every("path", NOTEBOOKS)
 def test_every_notebook_stops_at_a_parameter_that_it_does_not_declare(path, monkeypatch):
     """As in a kernel: papermill's cell of parameters stands behind the declared ones, and the next cell checks it."""
     declared = list(papermill.inspect_notebook(str(path)))
@@ -127,7 +128,7 @@ def test_every_notebook_stops_at_a_parameter_that_it_does_not_declare(path, monk
         shell.run_cell(checking, store_history=True).raise_error()
 
 
-@pytest.mark.parametrize("name", [path.stem for path in NOTEBOOKS if path.stem in grids.available()])
+@every("name", [path.stem for path in NOTEBOOKS if path.stem in grids.available()])
 def test_every_notebook_of_a_grid_ends_with_something_to_go_on_from(name):
     path = notebooks.folder() / f"{name}.ipynb"
     cells = nbformat.read(path, as_version=4).cells
@@ -156,7 +157,7 @@ def test_the_entropies_in_a_text_are_those_of_its_language():
         assert [cell.strip() for cell in printed.split("|")] == [f"{language.nats(n):.3f}" for n in (0, 2, 5, 20)]
 
 
-@pytest.mark.parametrize("name", grids.available())
+@every("name", grids.available())
 def test_every_grid_reads_and_has_the_small_scales(name):
     grid = grids.read(name)
     assert "smoke" in grid.scales
