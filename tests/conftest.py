@@ -8,6 +8,7 @@ from lightning_modules.speed import environment
 
 environment()  # before torch is imported
 
+import gc
 import itertools
 import os
 from multiprocessing import forkserver, util
@@ -52,6 +53,13 @@ def pytest_collection_modifyitems(items):
         here = [(SLOW_FOLDERS, item.path.parts), (TRAINING, item.fixturenames), (WORKING, imported)]
         if not all(known.isdisjoint(found) for known, found in here):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish():
+    """What was imported stays: the collector does not go through it again, in this process or its forks."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 def pytest_runtest_setup():

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests import annotations
+
 Test = Callable[..., None]
 
 
@@ -27,6 +29,7 @@ def every(names: str | tuple[str, ...], cases: Iterable[Any] | Callable[[], Iter
             tried = list(cases() if callable(cases) else cases)
             assert tried, "there are no cases"
             for case in tried:
+                annotations.next_test()  # shapes are checked in each
                 values = case if len(arguments) > 1 else (case,)
                 try:
                     test(*self, **fixtures, **dict(zip(arguments, values, strict=True)))

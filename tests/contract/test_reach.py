@@ -3,8 +3,6 @@
 Otherwise tasks read from one state are blind, and a comparison of heads, widths or directions compares reach.
 """
 
-import pytest
-
 from ablations.planning import grids, scales
 from lightning_modules.analysis.reach import LEAST, relative
 from lightning_modules.backbones import Transformer
@@ -32,19 +30,12 @@ def encoder(scale):
 
 
 def shapes():
-    """The encoder and length of each scale, with its name; of scales that share them, the first."""
-    known = {}
-    for scale in SIGHTED:
-        known.setdefault(encoder(scale), scale)
-    return [pytest.param(*shape, id=scale) for shape, scale in known.items() if shape[0].positions != REFERENCE]
+    """The distinct encoders and lengths of scales, in every direction in turn; by night all in all."""
+    known = dict.fromkeys(map(encoder, SIGHTED))
+    return [(*shape, way) for shape, way in crossed([s for s in known if s[0].positions != REFERENCE], DIRECTIONS)]
 
 
-def directed():
-    """Every shape in some direction, and every direction at some shape; by night all in all."""
-    return [pytest.param(*shape.values, way, id=f"{shape.id}-{way}") for shape, way in crossed(shapes(), DIRECTIONS)]
-
-
-@every("model, length, direction", directed())
+@every("model, length, direction", shapes)
 def test_every_head_count_and_direction_of_a_scale_sees_far(model, length, direction):
     layers = model.num_layers + (model.num_layers % 2 if direction == "two_way" else 0)
     for heads in HEADS:
