@@ -53,7 +53,7 @@ def test_a_grid_shows_the_tokenizers_of_its_cells_once(monkeypatch):
     asked = []
     monkeypatch.setattr("ablations.commands.tokenizer.rows", lambda texts: asked.extend(texts) or [])
     assert call("systems_compared", "--scale", "smoke")[0] == 0
-    assert [data.tokenizer.kind for data in asked] == ["wordpiece", "byte_bpe", "unigram"]
+    assert [data.tokenizer.kind for data in asked] == ["wordpiece", "byte_bpe", "unigram", "letter_bpe"]
 
 
 @every(
