@@ -8,6 +8,8 @@ from lightning_modules.speed import environment
 
 environment()  # before torch is imported
 
+import gc
+import itertools
 import os
 from multiprocessing import forkserver, util
 from pathlib import Path
@@ -35,6 +37,9 @@ TRAINING = {"tiny", "cached", "forking", "nursery_process", "finished_results"}
 WORKING = {"Study", "execute", "finetune", "finished", "fit", "relative", "republish", "subprocess", "transformers"}
 
 
+_numbers = itertools.count()  # of the tests of a process
+
+
 def pytest_report_header() -> str:
     """The seed of a night."""
     return f"ABLATIONS_NIGHTLY={SEED}" if NIGHTLY else ""
@@ -50,6 +55,13 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slow)
 
 
+def pytest_collection_finish():
+    """What was imported stays: the collector does not go through it again, in this process or its forks."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
 def pytest_runtest_setup():
     """See `tests.annotations`."""
     annotations.next_test()
@@ -58,17 +70,18 @@ def pytest_runtest_setup():
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path_factory, monkeypatch):
     """No test reads or writes the user's cache or data."""
-    monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path_factory.mktemp("cache")))
+    folder = tmp_path_factory.mktemp(f"cache{next(_numbers)}", numbered=False)  # pytest's own number is a search
+    monkeypatch.setenv("ABLATIONS_CACHE", str(folder))
     monkeypatch.delenv("ABLATIONS_DATA", raising=False)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def once():
+def once(tmp_path_factory):
     """See `tests.once`."""
     from tests import once
 
     with pytest.MonkeyPatch.context() as patch:
-        once.remember(patch)
+        once.remember(patch, of_all_workers(tmp_path_factory) / "once")
         yield
 
 

@@ -13,9 +13,10 @@ from lightning_modules.layers.attention import MultiHeadAttention
 from lightning_modules.layers.positions import alibi_slopes, linear_bias
 from lightning_modules.layers.scene import Scene
 from tests.annotations import checked
+from tests.every import every
 
 
-@pytest.mark.parametrize(
+@every(
     "wrong",
     [
         lambda: linear_bias(torch.arange(3), alibi_slopes(2)),
@@ -24,7 +25,6 @@ from tests.annotations import checked
         lambda: Encoded(layers=[torch.zeros(2, 3, 4)], last=torch.zeros(2, 5, 4), table=torch.zeros(7, 4)),
         lambda: MultiHeadAttention(16, 2, 0.0)(torch.zeros(2, 3, 16), Scene(torch.zeros(2, 2, 3, 5, 3))),
     ],
-    ids=["too few axes", "floats for integers", "floats for truths", "two lengths in one value", "too many axes"],
 )
 def test_wrong_shapes_are_refused(wrong):
     with pytest.raises(TypeCheckError):

@@ -23,6 +23,7 @@ from ablations.schema.grid import Grid
 from ablations.schema.kinds import KINDS
 from lightning_modules.config import identity
 from lightning_modules.places import project
+from tests import once
 
 pytestmark = pytest.mark.slow
 
@@ -49,9 +50,11 @@ def cells(grid: Grid, scale: str) -> tuple[Cell, ...]:
 
 
 @functools.cache
-def cells_of(name: str, scale: str) -> tuple[Cell, ...]:
-    """The cells of a grid of the project, laid out once in a process: several contracts are about all of them."""
-    return cells(grids.read(name), scale)
+def cells_of(name: str) -> dict[str, tuple[Cell, ...]]:
+    """Scale -> the cells of a grid of the project, laid out once in a test run: several contracts are about them."""
+    return once.of_a_run(
+        f"cells-{name}", lambda: {scale: cells(grids.read(name), scale) for scale in grids.read(name).scales}
+    )
 
 
 def _runs(cell: Cell):
@@ -64,17 +67,16 @@ def identities(found: Iterable[Cell]) -> list[str]:
 
 
 def _now(name: str) -> dict[str, str]:
-    return {f"{name}/{scale}": " ".join(identities(cells_of(name, scale))) for scale in grids.read(name).scales}
+    return {f"{name}/{scale}": " ".join(identities(found)) for scale, found in cells_of(name).items()}
 
 
 def _stored() -> dict[str, str]:
     return json.loads(STORED.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", sorted({place.partition("/")[0] for place in _stored()}))
-def test_cells_keep_their_identities(name):
-    stored = {place: ids for place, ids in _stored().items() if place.partition("/")[0] == name}
-    now = _now(name)
+def test_cells_keep_their_identities():
+    stored = _stored()
+    now = {place: ids for name in {place.partition("/")[0] for place in stored} for place, ids in _now(name).items()}
     changed = {place for place in {*now, *stored} if now.get(place) != stored.get(place)}
     assert not changed, f"cells of {', '.join(sorted(changed))} have changed; what to do is at the top of this file"
 

@@ -8,9 +8,10 @@ from ablations.pages.tables import published_values
 from ablations.planning import grids
 from ablations.study import Study
 from tests.contract.test_cell_identities import cells_of
+from tests.every import every
 
 
-@pytest.mark.parametrize("name", grids.available())
+@every("name", grids.available())
 def test_every_claim_of_a_grid_is_a_published_one_or_states_itself(name):
     written = yaml.safe_load(grids.locate(name).read_text(encoding="utf-8")).get("claims", [])
     for claim, entry in zip(grids.read(name).claims, written, strict=True):
@@ -22,7 +23,7 @@ def test_every_claim_of_a_grid_is_a_published_one_or_states_itself(name):
             assert claim.id not in with_parts()
 
 
-@pytest.mark.parametrize("name", grids.available())
+@every("name", grids.available())
 def test_hypotheses_list_every_claim_of_a_grid_and_published_every_table(name, tmp_path):
     study = Study(name, "smoke", results_dir=tmp_path)
     told, tables = study.hypotheses(), study.published()
@@ -39,11 +40,11 @@ def test_hypotheses_list_every_claim_of_a_grid_and_published_every_table(name, t
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", grids.available())
+@every("name", grids.available())
 def test_at_every_scale_a_cell_has_one_published_value_of_a_metric(name):
     """Otherwise the page could not be made, once its first run is done."""
     grid = grids.read(name)
-    for scale in grid.scales:
-        joined = published_values(grid, cells_of(name, scale))
-        assert len(joined) == len(cells_of(name, scale))
+    for cells in cells_of(name).values():
+        joined = published_values(grid, cells)
+        assert len(joined) == len(cells)
         assert all(metric == row.metric for found in joined for metric, row in found.items())

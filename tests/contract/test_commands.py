@@ -25,6 +25,7 @@ from lightning_modules.measures import counting
 from lightning_modules.places import project
 from lightning_modules.tasks import TASKS
 from tests import language_models
+from tests.every import every
 from tests.unit.synthetic import make_record
 
 TOLD = dict.fromkeys(tokenizer._HEADINGS.keys() - {"longest"}, 0.5)  # of a tokenizer
@@ -177,7 +178,7 @@ def test_examples_in_the_help_are_complete():
         COMMANDS[words].make_context(words[-1], said[len(words) :])
 
 
-@pytest.mark.parametrize("name", ["measure", "read", "inference"])
+@every("name", ["measure", "read", "inference"])
 def test_former_names_still_work_unlisted(name):
     command = typer.main.get_command(cli.app).commands[name]
     assert command.hidden
@@ -210,7 +211,7 @@ def test_every_command_answers_programs(words, call):
         assert "{" not in named.stdout
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+@every("words", COMMANDS)
 def test_the_folder_of_results_has_one_name(words):
     found = [parameter for parameter in COMMANDS[words].params if "--results" in parameter.opts]
     assert all(parameter.is_flag for parameter in found)  # it names no folder
@@ -233,7 +234,7 @@ def printed():
 PRINTED = dict(printed())
 
 
-@pytest.mark.parametrize("line", sorted({line for lines in PRINTED.values() for line in lines}))
+@every("line", sorted({line for lines in PRINTED.values() for line in lines}))
 def test_every_command_line_of_the_documents_is_complete(line):
     """As printed: no option is unknown and none is missing. A name alone, as in this sentence, only has to exist."""
     said = shlex.split(line)[1:]

@@ -23,6 +23,7 @@ from lightning_modules.tasks.reading.text_vectors import READERS
 from lightning_modules.tasks.shapes.span import Spans
 from lightning_modules.training.optim import clip
 from tests.conftest import make_draws, make_tokens, make_vocabulary
+from tests.every import every
 from tests.toy import toy_task
 from tests.toy_shapes import TOYS, letters
 
@@ -139,12 +140,12 @@ def systems():
     return dict(found.values())
 
 
-@pytest.mark.parametrize("system", [pytest.param(system, id=name) for name, system in systems().items()])
+@every("system", lambda: systems().values())
 def test_a_training_step_runs_where_its_batch_is(system):
     pretraining_step(system)
 
 
-@pytest.mark.parametrize("branch", BRANCHES)
+@every("branch", BRANCHES)
 def test_so_do_all_branches_of_the_backbone(branch):
     pretraining_step(ROBERTA_BASE.but(**TINY | BRANCHES[branch]))
 
@@ -241,7 +242,7 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("mistake", [None, *MISTAKES])
+@every("mistake", [None, *MISTAKES])
 def test_a_mistake_is_found(mistake):
     layer = Shifted(MISTAKES.get(mistake, lambda layer, x: x + torch.zeros(4, device=x.device))).to("meta")
     x = torch.ones(3, 4, device="meta")

@@ -3,8 +3,9 @@
 from importlib import import_module
 from typing import Annotated
 
-import pytest
 import typer
+
+from tests.every import every
 
 english = import_module("english")  # docs/english.py, which is part of no package
 
@@ -13,7 +14,7 @@ def found(text):
     return [finding.what for prose in english.markdown(text, "x.md") for finding in prose.findings()]
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "One, two. " * 40,
@@ -30,8 +31,8 @@ def test_plain_text_and_code_pass(text):
     assert found(text) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "what"),
+@every(
+    "text, what",
     [
         ("word " * 26 + ".", "26 words"),
         ("* item\n* " + "word " * 26, "26 words"),

@@ -21,6 +21,7 @@ from lightning_modules.batch import Example
 from lightning_modules.measures.final_metrics import layer_similarity
 from tests.conftest import make_tokens
 from tests.contract.test_cell_identities import cells
+from tests.every import every
 
 pytestmark = pytest.mark.slow
 
@@ -152,8 +153,8 @@ def test_how_many_parameters_narrow_words_save(kind, saved):
     assert 1 - narrow / wide == pytest.approx(saved, abs=0.005)
 
 
-@pytest.mark.parametrize("kind", ["none", "all"])
-@pytest.mark.parametrize(("width", "share"), [(64, 0.7), (48, 0.6)])
+@every("kind", ["none", "all"])
+@every("width, share", [(64, 0.7), (48, 0.6)])
 def test_when_the_full_width_was_where_narrow_words_end(kind, width, share):
     narrow, wide = (mean_curve("embedding_size", f"embedding_size={of}, sharing={kind}") for of in (width, 128))
     steps = next(step for step, loss in wide if loss <= narrow[-1][1])

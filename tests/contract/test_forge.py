@@ -6,11 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import yaml
 
 from lightning_modules.places import project
 from tests.contract.test_packaging import PINS, interpreters
+from tests.every import every
 
 ROOT = project()
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -41,14 +41,14 @@ def made(job: dict) -> list[str]:
 JOBS = [(path.name, name, job) for path in WORKFLOWS for name, job in read(path)["jobs"].items()]
 
 
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+@every("path", WORKFLOWS)
 def test_workflows_follow_githubs_schema(path):
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(path)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout
 
 
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+@every("path", WORKFLOWS)
 def test_workflows_read_only_and_stop_in_time(path):
     workflow = read(path)
     assert workflow["permissions"] == {"contents": "read"}
@@ -59,7 +59,7 @@ def test_workflows_read_only_and_stop_in_time(path):
             assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", step.get("uses", f"x@{'0' * 40}")), "pinned to a commit"
 
 
-@pytest.mark.parametrize(("file", "name", "job"), JOBS)
+@every("file, name, job", JOBS)
 def test_every_job_makes_targets_that_exist(file, name, job):
     assert made(job)
     assert set(made(job)) <= TARGETS

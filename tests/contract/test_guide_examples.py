@@ -19,6 +19,7 @@ from ablations.schema.record import Outcome
 from lightning_modules.backbones.settings import StackSettings
 from lightning_modules.places import project
 from lightning_modules.systems import SYSTEMS
+from tests.every import every
 
 GUIDES = project() / "docs/how-to"
 
@@ -82,7 +83,7 @@ PAGES = [*GUIDES.glob("*.md"), *(project() / "docs").glob("*.md")]
 OF_THE_SITE = {"docs/index.md", "docs/api_introduction.md"}
 
 
-@pytest.mark.parametrize("page", sorted({str(page.relative_to(project())) for page in PAGES} - OF_THE_SITE))
+@every("page", sorted({str(page.relative_to(project())) for page in PAGES} - OF_THE_SITE))
 def test_a_page_reads_the_same_without_sphinx(page):
     """Wherever the repository is browsed: what Sphinx alone understands is a list of contents at most."""
     text = (project() / page).read_text(encoding="utf-8")
@@ -129,7 +130,7 @@ def test_the_page_of_positions_has_every_kind():
     assert sorted(row[0].strip("`") for row in rows("positions.md", "Kinds")) == sorted(kinds)
 
 
-@pytest.mark.parametrize("name", [name for name in SYSTEMS if SYSTEMS[name].model.kind == "transformer"])
+@every("name", [name for name in SYSTEMS if SYSTEMS[name].model.kind == "transformer"])
 def test_the_page_of_positions_says_which_system_has_which(name):
     (row,) = [
         kind
@@ -142,8 +143,8 @@ def test_the_page_of_positions_says_which_system_has_which(name):
     assert detail in row
 
 
-@pytest.mark.parametrize(
-    ("heading", "words"),
+@every(
+    "heading, words",
     [
         ("Outcomes of a run", {*get_args(Outcome), "orphaned"}),
         ("Why a claim is open", {str(reason) for reason in Reason if reason}),

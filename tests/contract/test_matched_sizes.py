@@ -4,11 +4,15 @@ import pytest
 
 from ablations.planning import grids
 from ablations.planning.cells import Workshop, layout
+from tests.every import every
 
 TOLERANCE = 0.02
 UNMATCHED = "2,048"  # the paper's own LSTM
 GRIDS = ("gpt_pretraining", "transformer_or_lstm", "copy_distance")
-CASES = [(name, scale) for name in GRIDS for scale in grids.read(name).scales]
+
+
+def cases(names=GRIDS):
+    return [(name, scale) for name in names for scale in grids.read(name).scales]
 
 
 # grid -> axis, and the transformer that each LSTM is compared with
@@ -44,7 +48,7 @@ def units(system, parameters):
     return low
 
 
-@pytest.mark.parametrize(("name", "scale"), CASES)
+@every("name, scale", cases)
 def test_parameters_and_tokens_are_matched(name, scale):
     models = systems(name, scale)
     reference = next(iter(models.values()))
@@ -57,7 +61,7 @@ def test_parameters_and_tokens_are_matched(name, scale):
             assert abs(share - 1) <= TOLERANCE, f"{model}: set hidden_size to {units(system, reference.parameters())}"
 
 
-@pytest.mark.parametrize(("name", "scale"), [(name, scale) for name in ARMS for scale in grids.read(name).scales])
+@every("name, scale", lambda: cases(ARMS))
 def test_arms_of_other_questions_have_as_many_parameters(name, scale):
     axis, pairs = ARMS[name]
     found = systems(name, scale, axis)
@@ -70,7 +74,7 @@ def test_arms_of_other_questions_have_as_many_parameters(name, scale):
 
 
 def test_there_are_lstms():
-    kinds = {(name, scale): [s.model.kind for s in systems(name, scale).values()] for name, scale in CASES}
+    kinds = {(name, scale): [s.model.kind for s in systems(name, scale).values()] for name, scale in cases()}
     assert all("lstm" in found for case, found in kinds.items() if case != ("gpt_pretraining", "laptop"))
 
 

@@ -9,12 +9,12 @@ import tomllib
 from collections.abc import Iterator
 from importlib import metadata
 
-import pytest
 import yaml
 from packaging.requirements import Requirement
 
 import ablations
 from lightning_modules.places import project
+from tests.every import every
 
 ROOT = project()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -121,7 +121,7 @@ def test_licence_name_and_address_are_the_same_everywhere():
 REQUIRED = {"dependencies": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}
 
 
-@pytest.mark.parametrize("extra", sorted(REQUIRED.keys() - {"lab"}))  # opened by hand, no part of any result
+@every("extra", sorted(REQUIRED.keys() - {"lab"}))  # opened by hand, no part of any result
 def test_every_dependency_is_pinned_within_its_range(extra):
     for requirement in map(Requirement, REQUIRED[extra]):
         assert normal(requirement.name) in PINS, f"constraints.txt has no {requirement.name}"

@@ -1,7 +1,5 @@
 """Laptop runs last: no correction of a published system changes them, because their scale states every knob."""
 
-import pytest
-
 from ablations.planning import grids, scales
 from ablations.planning.cells import varied
 from ablations.planning.checks.grid_checks import known_knobs
@@ -9,6 +7,7 @@ from ablations.schema.grid import AFTERWARDS, SYSTEM_AXIS
 from lightning_modules.config import has_knob, is_kind
 from lightning_modules.system import System
 from tests.contract.test_cell_identities import cells, cells_of, identities
+from tests.every import every
 
 LAPTOP = [name for name in scales.available() if "laptop" in (file.name for file in scales.lineage(name))]
 LABELS = {"name", "paper"}
@@ -24,7 +23,7 @@ def test_there_are_cases():
     assert {"laptop", "laptop-long"} <= {scale for name in grids.available() for scale in found(name)[1]}
 
 
-@pytest.mark.parametrize("name", grids.available())
+@every("name", grids.available())
 def test_every_knob_of_a_system_is_stated(name):
     grid, stating = found(name)
     for scale in stating:
@@ -49,10 +48,10 @@ def silent(grid, scale):
     ]
 
 
-@pytest.mark.parametrize("name", grids.available())
+@every("name", grids.available())
 def test_another_base_system_gives_the_same_runs(name):
     grid, stating = found(name)
     base = "roberta_base" if grid.base != "roberta_base" else "bert_base"
     for scale in stating:
         others = cells(grid.model_copy(update={"base": base}), scale)
-        assert identities(others) == identities(cells_of(name, scale)), scale
+        assert identities(others) == identities(cells_of(name)[scale]), scale

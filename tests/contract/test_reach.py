@@ -3,14 +3,13 @@
 Otherwise tasks read from one state are blind, and a comparison of heads, widths or directions compares reach.
 """
 
-import pytest
-
 from ablations.planning import grids, scales
 from lightning_modules.analysis.reach import LEAST, relative
 from lightning_modules.backbones import Transformer
 from lightning_modules.systems import BERT_BASE
 from tests.contract.test_cell_identities import cells_of
 from tests.depth import NIGHTLY, crossed
+from tests.every import every
 
 # Only local prediction is measured there, nothing is read from one state, and no grid varies heads or direction.
 SHORT_SIGHTED = {"demo-scratch"}
@@ -31,19 +30,12 @@ def encoder(scale):
 
 
 def shapes():
-    """The encoder and length of each scale, with its name; of scales that share them, the first."""
-    known = {}
-    for scale in SIGHTED:
-        known.setdefault(encoder(scale), scale)
-    return [pytest.param(*shape, id=scale) for shape, scale in known.items() if shape[0].positions != REFERENCE]
+    """The distinct encoders and lengths of scales, in every direction in turn; by night all in all."""
+    known = dict.fromkeys(map(encoder, SIGHTED))
+    return [(*shape, way) for shape, way in crossed([s for s in known if s[0].positions != REFERENCE], DIRECTIONS)]
 
 
-def directed():
-    """Every shape in some direction, and every direction at some shape; by night all in all."""
-    return [pytest.param(*shape.values, way, id=f"{shape.id}-{way}") for shape, way in crossed(shapes(), DIRECTIONS)]
-
-
-@pytest.mark.parametrize(("model", "length", "direction"), directed())
+@every("model, length, direction", shapes)
 def test_every_head_count_and_direction_of_a_scale_sees_far(model, length, direction):
     layers = model.num_layers + (model.num_layers % 2 if direction == "two_way" else 0)
     for heads in HEADS:
@@ -55,8 +47,8 @@ def test_every_cell_of_every_grid_sees_far():
     """In one test, for grids share their shapes."""
     shapes = {}
     for name in grids.available():
-        for scale in grids.read(name).scales.keys() - SHORT_SIGHTED - AS_PUBLISHED - LARGE:
-            for system in {cell.system for cell in cells_of(name, scale)}:
+        for scale in cells_of(name).keys() - SHORT_SIGHTED - AS_PUBLISHED - LARGE:
+            for system in {cell.system for cell in cells_of(name)[scale]}:
                 model = system.model
                 if isinstance(model, Transformer) and model.positions != REFERENCE:
                     plain = model.but(
@@ -78,17 +70,17 @@ def test_sinusoids_drown_words_that_are_not_scaled():
     assert relative(sinusoids.but(embedding_scale=True), 32) > 5 * LEAST
 
 
-@pytest.mark.parametrize(("heads", "length"), [(2, 64), (4, 64), (4, 128)])
+@every("heads, length", [(2, 64), (4, 64), (4, 128)])
 def test_position_biases_are_found_to_be_short_sighted(heads, length):
     """What these tests are for: at these sizes a model with sided biases lost sight of the sequence."""
     model, _ = encoder("laptop")
     assert relative(model.but(positions="sided_linear_bias", rotary_size=None, num_heads=heads), length) < LEAST
 
 
-@pytest.mark.parametrize("name", grids.available())
+@every("name", grids.available())
 def test_the_cells_of_a_grid_turn_as_many_dimensions(name):
     """Heads of other sizes would otherwise have other frequencies."""
-    for scale in grids.read(name).scales:
-        models = [cell.system.model.resolved() for cell in cells_of(name, scale)]
+    for scale, cells in cells_of(name).items():
+        models = [cell.system.model.resolved() for cell in cells]
         transformers = [model for model in models if isinstance(model, Transformer)]
         assert len({model.rotary_size for model in transformers if model.positions == "rotary"}) <= 1, scale

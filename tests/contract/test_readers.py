@@ -2,9 +2,8 @@
 
 import ast
 
-import pytest
-
 from lightning_modules.places import project
+from tests.every import every
 
 # What opens a path: methods of paths, functions, and functions of libraries with what they are called on.
 _METHODS = {"read_text", "read_bytes"}
@@ -101,7 +100,7 @@ def test_every_function_that_opens_files_for_itself_has_a_reason():
     assert found == set(ROWS)
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "path.read_text(encoding='utf-8')", "(folder / 'a').read_bytes()", "open(path)", "path.open('rb')",
@@ -114,8 +113,6 @@ def test_a_new_reader_is_found(line):
     assert set(_openers(ast.parse(f"class A:\n  def b(self):\n    if 1:\n      c = [{line}]"))) == {"A.b"}
 
 
-@pytest.mark.parametrize(
-    "line", ["read(path)", "files.read_text(path)", "TokenStore.open(folder)", "self.open(launch)"]
-)
+@every("line", ["read(path)", "files.read_text(path)", "TokenStore.open(folder)", "self.open(launch)"])
 def test_what_opens_nothing_itself_is_not(line):
     assert not set(_openers(ast.parse(f"def b():\n  {line}")))

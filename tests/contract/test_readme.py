@@ -3,9 +3,8 @@
 import csv
 import re
 
-import pytest
-
 from lightning_modules.places import project
+from tests.every import every
 
 README = (project() / "README.md").read_text(encoding="utf-8")
 INTERVAL = r"(?P<effect>-?[\d.]+) \[(?P<low>-?[\d.]+), (?P<high>-?[\d.]+)\]"
@@ -29,7 +28,7 @@ def test_it_has_the_five_ablations():
     assert grids == {"masking_ratio", "sentence_objective", "embedding_size", "parameter_sharing", "model_depth"}
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[row["grid"] for row in ROWS])
+@every("row", ROWS)
 def test_its_numbers_are_those_of_a_verdict(row):
     with (project() / "results" / "claims.csv").open(encoding="utf-8", newline="") as file:
         judged = [one for one in csv.DictReader(file) if (one["grid"], one["scale"]) == (row["grid"], row["scale"])]

@@ -10,6 +10,7 @@ from scipy import stats
 
 import ablations
 from lightning_modules.places import project
+from tests.every import every
 
 RESULTS = project() / "results"
 CLOSE = {"rtol": 1e-5, "atol": 1e-7}  # the file has eight digits
@@ -24,7 +25,7 @@ def ends(sheet):
     return ("adjusted level", "adjusted low", "adjusted high") if of_page else ("level", "low", "high")
 
 
-@pytest.mark.parametrize("name", SHEETS)
+@every("name", SHEETS)
 def test_every_interval_is_computed_again_from_its_row(name):
     sheet = SHEETS[name]
     level, low, high = ends(sheet)
@@ -36,7 +37,7 @@ def test_every_interval_is_computed_again_from_its_row(name):
         assert np.allclose(np.where(logs, np.exp(end), end), rows[column], **CLOSE)
 
 
-@pytest.mark.parametrize("name", SHEETS)
+@every("name", SHEETS)
 def test_an_ordering_is_computed_again_from_its_steps(name):
     sheet = SHEETS[name]
     level, low, high = ends(sheet)
@@ -48,7 +49,7 @@ def test_an_ordering_is_computed_again_from_its_steps(name):
         assert np.isclose(min(stats.t.interval(shared, df, effects, errors)[1]), row[high], **CLOSE)
 
 
-@pytest.mark.parametrize("name", SHEETS)
+@every("name", SHEETS)
 def test_every_measured_claim_says_by_which_test(name):
     """Only a metric without noise has none: then the interval is a point."""
     sheet = SHEETS[name]
@@ -101,7 +102,7 @@ NAMED = ("masking_ratio", "sentence_objective", "embedding_size", "parameter_sha
 QUOTED = re.compile(r"by (?P<effect>[\d.]+)(?: nats)? \[(?P<low>-?[\d.]+), (?P<high>-?[\d.]+)\]")
 
 
-@pytest.mark.parametrize("grid", NAMED)
+@every("grid", NAMED)
 def test_the_title_of_a_figure_quotes_an_effect_of_the_records(grid):
     folder = RESULTS / grid / "laptop"
     (alt,) = re.findall(r"^!\[(.*)\]\(knob\.svg\)$", (folder / "README.md").read_text(encoding="utf-8"), re.MULTILINE)

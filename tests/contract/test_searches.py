@@ -12,14 +12,19 @@ from ablations.planning.scale_files import available
 from ablations.planning.search import combinations, search_at
 from lightning_modules.config import ConfigError
 from lightning_modules.places import results
+from tests.every import every
 
-SEARCHING = [
-    (name, scale)
-    for name in grids.available()
-    for scale, entry in grids.read(name).scales.items()
-    if search_at(grids.read(name), scale) and entry
-]
 PUBLISHED = {("batch_size", "paper")}  # the rates are the paper's
+
+
+def searching():
+    read = {name: grids.read(name) for name in grids.available()}
+    return [
+        (name, scale)
+        for name, grid in read.items()
+        for scale, entry in grid.scales.items()
+        if search_at(grid, scale) and entry
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +32,7 @@ def records():
     return Records(results()).snapshot()
 
 
-@pytest.mark.parametrize(("name", "scale"), SEARCHING, ids=lambda part: part)
+@every("name, scale", searching)
 def test_a_search_is_of_full_length_and_extended_unless_it_has_run(name, scale, records):
     grid = grids.read(name)
     search = search_at(grid, scale)

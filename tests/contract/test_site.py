@@ -84,22 +84,22 @@ def test_a_grid_whose_text_is_missing_has_a_page_that_says_so(tmp_path, monkeypa
     assert str(tmp_path) in page, "which file is missing"
 
 
-@pytest.mark.parametrize("name", grids.available())
-def test_every_grid_has_a_page_that_begins_with_its_answer(name, reachable, generated):
-    docnames = [page.docname for page in grid_pages.every(ROOT) if page.grid == name]
-    assert docnames
-    assert set(docnames) <= reachable
-    for docname in docnames:
-        title, _, first = _text(docname, generated).split("\n")[:3]
-        assert title == f"# {grids.read(name).question}"
-        assert first.startswith(("**Answer:** ", "**Not run yet.** "))
-        assert _text(docname, generated).count(grids.read(name).about or title) == 1
+def test_every_grid_has_a_page_that_begins_with_its_answer(reachable, generated):
+    found = [page for page in grid_pages.every(ROOT) if page.grid in grids.available()]
+    assert {page.grid for page in found} == grids.available().keys()
+    assert {page.docname for page in found} <= reachable
+    for page in found:
+        text, grid = _text(page.docname, generated), grids.read(page.grid)
+        title, _, first = text.split("\n")[:3]
+        assert title == f"# {grid.question}"
+        assert first.startswith(("**Answer:** ", "**Not run yet.** ")), page.docname
+        assert text.count(grid.about or title) == 1, page.docname
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
-def test_every_notebook_is_on_the_site_with_outputs_where_it_was_executed(path, reachable):
-    docname = f"notebooks/{path.stem}"
-    assert grid_pages.executed(ROOT).get(docname, docname) in reachable
+def test_every_notebook_is_on_the_site_with_outputs_where_it_was_executed(reachable):
+    executed = grid_pages.executed(ROOT)
+    docnames = [f"notebooks/{path.stem}" for path in (ROOT / "notebooks").glob("*.ipynb")]
+    assert {executed.get(docname, docname) for docname in docnames} <= reachable
 
 
 def test_every_page_of_the_documentation_is_in_a_tree(reachable, generated):

@@ -10,11 +10,10 @@ never rewritten; a system that is corrected gets another row::
 import json
 from pathlib import Path
 
-import pytest
-
 from ablations.schema.run import Run
 from lightning_modules.config import identity
 from lightning_modules.systems import SYSTEMS
+from tests.every import every
 
 STORED = Path(__file__).with_name("stored_identities.json")
 GENERATION = {"data": 1, "pretrain": 3, "evaluate": 1}  # of the identities that are written here
@@ -92,7 +91,7 @@ BEFORE = [  # changes -> the identity while byte-level pieces of parts of letter
 ]
 
 
-@pytest.mark.parametrize(("changes", "before", "stays"), BEFORE)
+@every("changes, before, stays", BEFORE)
 def test_only_runs_that_read_letters_of_pieces_that_cut_them_have_another_identity(changes, before, stays):
     run = Run.pretraining(SYSTEMS["roberta_base"].but(**SMALL, **changes), 0, PRINTS)
     assert (run.of_generation(GENERATION).id == before) == stays

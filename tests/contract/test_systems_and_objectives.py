@@ -17,6 +17,7 @@ from lightning_modules.objectives.distillation import Teacher
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
 from tests.conftest import make_draws, make_tokens, make_vocabulary
+from tests.every import every
 from tests.translations import pairs
 
 SIZE = Size(hidden_size=16, embedding_size=16, vocab_size=50)
@@ -105,7 +106,7 @@ PUBLISHED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@every("name", SYSTEMS)
 def test_published_parameter_counts(name):
     """Within 1.5 %, or half of the last digit that is published."""
     published = PUBLISHED[name]
@@ -114,8 +115,8 @@ def test_published_parameter_counts(name):
     assert abs(counted - published) <= max(tolerance * published, 0.5 if isinstance(published, int) else 0.05)
 
 
-@pytest.mark.parametrize(
-    ("layers", "width", "released"),
+@every(
+    "layers, width, released",
     [(12, 768, 124_439_808), (24, 1024, 354_823_168), (36, 1280, 774_030_080), (48, 1600, 1_557_611_200)],
 )
 def test_gpt2_has_as_many_parameters_as_the_released_models(layers, width, released):
@@ -129,8 +130,8 @@ def _encoder(pooler: bool, **model):
     return (parts["embeddings"] + parts["blocks"] + (width * width + width) * pooler) / 1e6
 
 
-@pytest.mark.parametrize(
-    ("sharing", "embedding_size", "published", "computed"),
+@every(
+    "sharing, embedding_size, published, computed",
     [
         ("none", 64, 87, 87.06), ("none", 128, 89, 89.06), ("none", 256, 93, 93.06), ("none", 768, 108, 108.49),
         ("all", 64, 10, 9.68), ("all", 128, 12, 11.68), ("all", 256, 16, 15.69), ("all", 768, 31, 31.11),
@@ -150,15 +151,13 @@ def test_alberts_bert_is_its_own_recipe_without_sharing(layers, width, published
     assert abs(counted - published) <= 0.015 * published
 
 
-@pytest.mark.parametrize("layers", [1, 3, 12, 24])
+@every("layers", [1, 3, 12, 24])
 def test_depth_is_free_where_layers_share(layers):
     """Table 11 of ALBERT: 18 million at any depth."""
     assert abs(_encoder(pooler=True, hidden_size=1024, num_layers=layers) - 18) <= 0.5
 
 
-@pytest.mark.parametrize(
-    ("layers", "width", "computed"), [(3, 768, 45.7), (6, 768, 67.0), (12, 768, 109.5), (12, 1024, 184.0)]
-)
+@every("layers, width, computed", [(3, 768, 45.7), (6, 768, 67.0), (12, 768, 109.5), (12, 1024, 184.0)])
 def test_berts_table_of_sizes(layers, width, computed):
     """The shapes of Table 6 of BERT, encoder and pooler; the paper gives no counts, these follow from the shapes."""
     system = SYSTEMS["bert_base"].but(**{"model.num_layers": layers, "model.hidden_size": width})
@@ -167,8 +166,8 @@ def test_berts_table_of_sizes(layers, width, computed):
     assert abs(counted - computed) <= 0.06
 
 
-@pytest.mark.parametrize("name", ["roberta_base", "bert_base", "albert_base"])
-@pytest.mark.parametrize("rate", [0.15, 0.5])
+@every("name", ["roberta_base", "bert_base", "albert_base"])
+@every("rate", [0.15, 0.5])
 def test_the_flop_formula_agrees_with_torchs_counter(name, rate):
     system = SYSTEMS[name].but(
         **SHRUNK | {"model.hidden_size": 64, "model.num_layers": 2, "format.sequence_length": 40,
@@ -184,7 +183,7 @@ def test_the_flop_formula_agrees_with_torchs_counter(name, rate):
     assert math.isclose(system.flops_per_step(), counter.get_total_flops(), rel_tol=0.01)
 
 
-@pytest.mark.parametrize("direction", ["left_to_right", "right_to_left", "two_way"])
+@every("direction", ["left_to_right", "right_to_left", "two_way"])
 def test_the_flop_formula_holds_for_language_models(direction):
     """Whatever is hidden, the whole square of scores is computed."""
     system = SYSTEMS["roberta_base"].but(
@@ -200,7 +199,7 @@ def test_the_flop_formula_holds_for_language_models(direction):
     assert math.isclose(system.flops_per_step(), counter.get_total_flops(), rel_tol=0.01)
 
 
-@pytest.mark.parametrize(
+@every(
     "changes",
     [
         {"objectives.mlm.masking.rate": 0.15},
@@ -268,7 +267,7 @@ class TestObjective:
             assert float(count) > 0
 
 
-@pytest.mark.parametrize("objective", [MaskedLM(), SentencePair(), SpanBoundary()], ids=lambda one: type(one).__name__)
+@every("objective", [MaskedLM(), SentencePair(), SpanBoundary()])
 def test_matrices_of_heads_start_as_those_of_bert(objective):
     """From a normal distribution of 0.02 cut at two standard deviations, which leaves 0.88 of its spread."""
     torch.manual_seed(0)
@@ -326,7 +325,7 @@ CHANGED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("pair", CHANGED, ids=" to ".join)
+@every("pair", CHANGED)
 def test_a_system_differs_from_another_by_what_its_paper_changed(pair):
     assert set(diff(*(SYSTEMS[name] for name in pair))) == CHANGED[pair]
 

@@ -16,6 +16,7 @@ from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Example, Unsupported
 from lightning_modules.layers.attention import MultiHeadAttention
 from tests.conftest import make_tokens, make_vocabulary
+from tests.every import every
 from tests.translations import WORDS, pairs, recurrent, settings
 
 SMALL = Transformer(num_layers=3, hidden_size=16, num_heads=4, max_positions=16, init_std=0.5, norm_eps=1e-5)
@@ -41,8 +42,8 @@ def example(padding=4, causal=False):
     return found
 
 
-@pytest.mark.parametrize("knobs", KNOBS, ids=str)
-@pytest.mark.parametrize(("padding", "causal"), [(0, False), (4, False), (4, True)])
+@every("knobs", KNOBS)
+@every("padding, causal", [(0, False), (4, False), (4, True)])
 def test_weights_times_values_are_the_output_of_the_layer(knobs, padding, causal):
     """What the maps say, put through values and output projection, is what the fast kernel gave."""
     backbone, calls = encoder(knobs).eval(), []
@@ -139,9 +140,7 @@ def test_every_token_counts_alike():
         head_statistics(backbone, [], vocabulary)
 
 
-@pytest.mark.parametrize(
-    "form", [settings(), settings(norm="pre", sharing="all"), recurrent(), recurrent(attention="additive")]
-)
+@every("form", [settings(), settings(norm="pre", sharing="all"), recurrent(), recurrent(attention="additive")])
 def test_attention_to_a_source_sums_to_one_and_sees_no_padding(form):
     torch.manual_seed(0)
     backbone, tokens = form.build(WORDS), Example.of(pairs([5, 9, 2, 7], [8, 3, 6, 10]))

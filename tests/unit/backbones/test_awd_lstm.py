@@ -12,6 +12,7 @@ from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError
 from lightning_modules.systems import SYSTEMS
 from tests.conftest import make_tokens
+from tests.every import every
 
 PLAIN = Recurrent(
     num_layers=3, hidden_size=12, embedding_size=8, output_size=8, embedding_norm=False, embedding_dropout=0.0,
@@ -224,7 +225,7 @@ def test_the_lectures_classifier_has_as_many_parameters_as_it_prints():
     assert sum(p.numel() for part in (backbone, head) for p in part.parameters()) == 37_058_752
 
 
-@pytest.mark.parametrize("name", [*DROPOUTS, "residual", "output_size"])
+@every("name", [*DROPOUTS, "residual", "output_size"])
 def test_a_transformer_refuses_these_knobs_by_name(name):
     value = {"residual": True, "output_size": 8}.get(name, 0.1)
     with pytest.raises(

@@ -8,6 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from lightning_modules.backbones import Transformer
 from lightning_modules.batch import BEGIN, Example, Tokens, Unsupported, Visibility
+from tests.every import every
 from tests.messages import naming
 
 WAYS = {
@@ -45,7 +46,7 @@ def texts(length=24):
     return torch.randint(5, 50, (len(LENGTHS), length), generator=torch.Generator().manual_seed(1))
 
 
-@pytest.mark.parametrize("way", WAYS)
+@every("way", WAYS)
 @torch.no_grad()
 def test_a_text_in_parts_is_the_text_at_once(way):
     model, ids = encoder(**WAYS[way]), texts()
@@ -61,8 +62,8 @@ def test_a_text_in_parts_is_the_text_at_once(way):
     assert whole.carry is None, "who asks for no carry pays for none"
 
 
-@pytest.mark.parametrize("side", ["left", "right", "both"])
-@pytest.mark.parametrize("way", WAYS)
+@every("side", ["left", "right", "both"])
+@every("way", WAYS)
 @torch.no_grad()
 def test_texts_of_unequal_length_go_on_as_each_alone(way, side):
     """Padding on either side, once more in what follows: each row has the states it has by itself."""
@@ -89,8 +90,8 @@ def test_texts_of_unequal_length_go_on_as_each_alone(way, side):
         assert torch.isfinite(first.last[row]).all()
 
 
-@pytest.mark.parametrize("padding", [slice(0, 3), slice(5, 8), slice(2, 4)], ids=["left", "right", "within"])
-@pytest.mark.parametrize("way", WAYS)
+@every("padding", [slice(0, 3), slice(5, 8), slice(2, 4)])
+@every("way", WAYS)
 @torch.no_grad()
 def test_positions_go_on_behind_the_last_of_a_row(way, padding):
     """Where none are given, padding before a token counts, and padding behind the last does not."""
@@ -165,7 +166,7 @@ def test_states_at_some_positions_with_a_carry():
     assert torch.allclose(model(example, carry).last[:, -1], wanted, atol=1e-6)
 
 
-@pytest.mark.parametrize("direction", ["both", "right_to_left", "two_way"])
+@every("direction", ["both", "right_to_left", "two_way"])
 def test_a_model_without_a_carry_says_so(direction):
     model = encoder(direction=direction, num_layers=4)
     assert not model.carries

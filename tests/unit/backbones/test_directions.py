@@ -18,6 +18,7 @@ from lightning_modules.objectives import LanguageModel, MaskedLM
 from lightning_modules.pretraining import fit
 from lightning_modules.systems import SYSTEMS
 from tests.conftest import make_draws, make_tokens, make_vocabulary
+from tests.every import every
 
 TINY = Transformer(num_layers=2, hidden_size=32, num_heads=2, max_positions=32, init_std=0.2)
 WAYS = ("left_to_right", "right_to_left", "two_way")
@@ -48,9 +49,9 @@ def language_model(direction):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("positions", POSITIONS)
-@pytest.mark.parametrize("norm", ["post", "pre"])
-@pytest.mark.parametrize("direction", WAYS)
+@every("positions", POSITIONS)
+@every("norm", ["post", "pre"])
+@every("direction", WAYS)
 def test_what_is_hidden_changes_nothing(direction, norm, positions):
     """A change on the hidden side leaves a state as it was, to the bit; one on the open side does not."""
     model = encoder(direction=direction, positions=positions, norm=norm, num_layers=4)
@@ -62,7 +63,7 @@ def test_what_is_hidden_changes_nothing(direction, norm, positions):
             assert torch.equal(a, b) == (side == hidden)
 
 
-@pytest.mark.parametrize("direction", WAYS)
+@every("direction", WAYS)
 def test_a_prediction_knows_nothing_of_its_answer(direction):
     """The answer and all beyond it changed, the logits are what they were; so with the whole objective."""
     objective, model = LanguageModel(direction=direction), encoder(direction=direction)
@@ -109,7 +110,7 @@ def test_two_ways_are_two_models_side_by_side():
             assert torch.equal(alone(Example.of(tokens)).last, states.last.chunk(2, -1)[half])
 
 
-@pytest.mark.parametrize("positions", ["none", "linear_bias", "sided_linear_bias"])
+@every("positions", ["none", "linear_bias", "sided_linear_bias"])
 def test_the_directions_mirror_each_other(positions):
     """A text read from the right is its reverse read from the left."""
     there, back = (encoder(direction=way, positions=positions) for way in WAYS[:2])
@@ -120,7 +121,7 @@ def test_the_directions_mirror_each_other(positions):
     assert torch.allclose(one, two, atol=1e-5)
 
 
-@pytest.mark.parametrize("direction", WAYS)
+@every("direction", WAYS)
 def test_depth_costs_the_same_whichever_way(direction):
     """Two stacks have half of the layers each: blocks, and their work, are those of one."""
     one, other = TINY.but(num_layers=4), TINY.but(num_layers=4, direction=direction)
@@ -130,7 +131,7 @@ def test_depth_costs_the_same_whichever_way(direction):
     assert other.width == 32 * (2 if direction == "two_way" else 1)
 
 
-@pytest.mark.parametrize("direction", WAYS)
+@every("direction", WAYS)
 def test_the_loss_is_the_cross_entropy_of_each_direction(direction):
     objective, model = LanguageModel(direction=direction), encoder(direction=direction)
     heads = objective.heads(Size(model(Example.of(make_tokens())).last.shape[-1], 32, 50))
@@ -150,7 +151,7 @@ def test_the_loss_is_the_cross_entropy_of_each_direction(direction):
         assert measured[f"{name}_accuracy"][0] == right
 
 
-@pytest.mark.parametrize("direction", WAYS)
+@every("direction", WAYS)
 def test_every_parameter_of_a_language_model_learns(direction):
     system = language_model(direction)
     module, tokens = system.build(0), make_tokens(32, 40, 64)
@@ -161,8 +162,8 @@ def test_every_parameter_of_a_language_model_learns(direction):
     assert system.parameters() == sum(p.numel() for p in module.parameters())
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
+@every(
+    "changes, message",
     [
         (
             {"model.direction": "both"},
@@ -189,7 +190,7 @@ def test_a_sentence_head_may_read_from_the_right():
     assert [name for name, _ in system.objectives.present()] == ["lm", "sentence"]
 
 
-@pytest.mark.parametrize("direction", WAYS)
+@every("direction", WAYS)
 def test_the_neighbours_of_a_one_way_model_are_on_one_side(direction):
     """The next token is asked of what stands left of it alone, the previous one of what stands right of it."""
     tokens = make_tokens(rows=1, length=6)

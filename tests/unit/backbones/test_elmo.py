@@ -18,6 +18,7 @@ from lightning_modules.layers.projected_lstm import ProjectedLSTM
 from lightning_modules.objectives import LanguageModel
 from lightning_modules.systems import ELMO
 from tests.conftest import make_draws
+from tests.every import every
 
 SMALL = Recurrent(
     num_layers=4, hidden_size=6, embedding_size=6, cell_size=10, cell_clip=3.0, projection_clip=3.0, residual=True,
@@ -92,7 +93,7 @@ def by_equations(layer: ProjectedLSTM, x, clips):
     return torch.stack(outputs, 1)
 
 
-@pytest.mark.parametrize("clips", [(3.0, 3.0), (0.3, 0.2), (math.inf, 0.2), (0.3, math.inf)])
+@every("clips", [(3.0, 3.0), (0.3, 0.2), (math.inf, 0.2), (0.3, math.inf)])
 def test_a_layer_and_its_gradient_are_those_of_the_equations(clips):
     torch.manual_seed(0)
     layer = ProjectedLSTM(4, 9, 5, *(0.0 if math.isinf(clip) else clip for clip in clips)).double()
@@ -192,8 +193,8 @@ def test_what_it_cannot_read_is_refused():
     assert encoder()(empty).last.isfinite().all()
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
+@every(
+    "changes, said",
     [
         ({"model.cell_size": None}, "cell_clip 3 is of projected layers: set cell_size above 512"),
         ({"model.cell_size": 512}, "cell_size 512 is projected to 512 units"),
@@ -215,7 +216,7 @@ def test_what_does_not_fit_is_refused_by_name(changes, said):
         ELMO.but(**changes)
 
 
-@pytest.mark.parametrize(("size", "cells", "highways", "count"), [
+@every("size, cells, highways, count", [
     (128, 1024, 1, 13_593_296), (256, 2048, 1, 28_027_728), (512, 4096, 2, 93_600_848),
 ])  # fmt: skip
 def test_the_released_sizes_have_their_parameters(size, cells, highways, count):

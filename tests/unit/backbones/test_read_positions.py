@@ -12,6 +12,7 @@ from lightning_modules.batch import Example, Target, Visibility
 from lightning_modules.objectives import LanguageModel, MaskedLM, Masking, Objectives, SentencePair
 from lightning_modules.systems import SYSTEMS
 from tests.conftest import make_draws, make_tokens, make_vocabulary
+from tests.every import every
 
 TINY = Transformer(num_layers=3, hidden_size=32, num_heads=4, ffn_size=48, max_positions=32, init_std=0.2).but(
     embedding_dropout=0.0, dropout=0.0, attention_dropout=0.0
@@ -71,15 +72,15 @@ def assert_same_step(settings, objectives, example, read=None, multiple=1):
         assert (gradients[name] - slope).norm() <= 1e-5 * slope.norm() + 1e-8 * largest, name
 
 
-@pytest.mark.parametrize("padding", [0, 5])
-@pytest.mark.parametrize("norm", ["post", "pre"])
-@pytest.mark.parametrize("positions", POSITIONS)
+@every("padding", [0, 5])
+@every("norm", ["post", "pre"])
+@every("positions", POSITIONS)
 def test_positions_norms_padding(positions, norm, padding):
     assert_same_step(TINY.but(positions=positions, norm=norm), MASKED, corrupted(MASKED, padding))
 
 
-@pytest.mark.parametrize("padding", [0, 5])
-@pytest.mark.parametrize("positions", POSITIONS)
+@every("padding", [0, 5])
+@every("positions", POSITIONS)
 def test_rows_and_reads_in_rounded_sizes(positions, padding):
     example = corrupted(MASKED, padding)
     rounded = example.read_at_targets().widened(9, 32)
@@ -88,20 +89,20 @@ def test_rows_and_reads_in_rounded_sizes(positions, padding):
     assert_same_step(TINY.but(positions=positions), MASKED, example, multiple=9)
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
-@pytest.mark.parametrize("knobs", [{"sharing": "all"}, {"sharing": "ffn"}, {"sharing": "attention"}, {"num_layers": 1},
+@every("norm", ["post", "pre"])
+@every("knobs", [{"sharing": "all"}, {"sharing": "ffn"}, {"sharing": "attention"}, {"num_layers": 1},
                                    {"sharing": "all", "embedding_size": 16}, {"rotary_size": 4}])  # fmt: skip
 def test_shared_narrow_and_single_layers(knobs, norm):
     assert_same_step(TINY.but(positions="rotary", norm=norm, **knobs), MASKED, corrupted(MASKED, 3))
 
 
-@pytest.mark.parametrize("positions", ["learned", "rotary", "sided_linear_bias"])
+@every("positions", ["learned", "rotary", "sided_linear_bias"])
 def test_pairs_read_the_first_position_too(positions):
     assert_same_step(TINY.but(positions=positions), PAIRS, corrupted(PAIRS, 5))
 
 
-@pytest.mark.parametrize("direction", ["left_to_right", "right_to_left", "two_way"])
-@pytest.mark.parametrize("positions", ["learned", "rotary", "sided_linear_bias", "relative"])
+@every("direction", ["left_to_right", "right_to_left", "two_way"])
+@every("positions", ["learned", "rotary", "sided_linear_bias", "relative"])
 def test_directions(direction, positions):
     """A language model reads nearly all positions, so here it is told to read them all one by one."""
     objectives = Objectives(lm=LanguageModel(direction=direction))

@@ -27,6 +27,7 @@ from lightning_modules.training.optim import parameter_groups
 from lightning_modules.training.pretrain import stacked
 from lightning_modules.training.weights import WEIGHTS
 from tests.conftest import make_draws, make_tokens, make_vocabulary
+from tests.every import every
 
 WAYS = ("left_to_right", "right_to_left", "two_way")
 TINY = Recurrent(num_layers=2, hidden_size=12, embedding_size=8, init_std=0.2)
@@ -67,7 +68,7 @@ def by_hand(cell, rows):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("direction", WAYS)
+@every("direction", WAYS)
 def test_states_are_those_of_the_equations(direction):
     model, tokens = encoder(direction=direction), make_tokens(padding=5)
     layers = model(Example.of(tokens)).layers
@@ -81,7 +82,7 @@ def test_states_are_those_of_the_equations(direction):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("direction", WAYS)
+@every("direction", WAYS)
 def test_what_stands_on_padding_changes_nothing(direction):
     model, tokens, other = encoder(direction=direction), make_tokens(padding=5), make_tokens(padding=5)
     other.ids[~other.real] = 17
@@ -97,7 +98,7 @@ def test_what_stands_on_padding_changes_nothing(direction):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("direction", WAYS)
+@every("direction", WAYS)
 def test_a_state_depends_on_its_side_alone(direction):
     model = encoder(direction=direction)
     for hidden, (first, last) in (("right", (HERE + 1, 12)), ("left", (1, HERE))):
@@ -109,7 +110,7 @@ def test_a_state_depends_on_its_side_alone(direction):
             assert torch.equal(a, b) == (side == hidden)
 
 
-@pytest.mark.parametrize("direction", WAYS)
+@every("direction", WAYS)
 def test_widths_and_layers_are_as_stated(direction):
     settings = TINY.but(direction=direction)
     encoded = settings.build(50)(Example.of(make_tokens()))
@@ -119,8 +120,8 @@ def test_widths_and_layers_are_as_stated(direction):
     assert encoded.table.shape == (50, settings.size(50).embedding_size)
 
 
-@pytest.mark.parametrize("direction", WAYS)
-@pytest.mark.parametrize("layers", [2, 4])
+@every("direction", WAYS)
+@every("layers", [2, 4])
 def test_the_flop_formula_is_that_of_the_products(direction, layers):
     """torch counts no products inside its own LSTM, so they are counted as linear layers of the same shapes."""
     settings, length = TINY.but(direction=direction, num_layers=layers), 9
@@ -152,7 +153,7 @@ def test_depths_are_those_of_the_layers():
     assert {depths["stacks.0.1.weight_hh_l0"], depths["stacks.1.1.weight_hh_l0"]} == {2}
 
 
-@pytest.mark.parametrize("direction", WAYS)
+@every("direction", WAYS)
 def test_no_prediction_knows_its_answer(direction):
     objective, model = LanguageModel(direction=direction), encoder(direction=direction)
     heads = objective.heads(TINY.but(direction=direction).size(50))
@@ -279,8 +280,8 @@ def test_a_masked_model_that_reads_apart_cannot_be_shown_one_side(tiny):
         tiny.but(**model, **{"evaluation.direction": "left_to_right"})
 
 
-@pytest.mark.parametrize(
-    ("direction", "visible", "message"),
+@every(
+    "direction, visible, message",
     [
         ("two_way", {"causal": True}, "hides what follows"),
         ("left_to_right", {"anticausal": True}, "hides what precedes"),
@@ -295,7 +296,7 @@ def test_a_visibility_it_cannot_obey_is_refused(direction, visible, message):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("direction", WAYS)
+@every("direction", WAYS)
 def test_padding_may_stand_before_text(direction):
     """A row with its padding in front has the states of the same row with its padding at the end."""
     model, behind, before = encoder(direction=direction), make_tokens(padding=5), make_tokens(padding=5)
@@ -333,8 +334,8 @@ def test_weights_of_another_kind_do_not_fit():
 # --- its states as features
 
 
-@pytest.mark.parametrize("direction", ["left_to_right", "two_way"])
-@pytest.mark.parametrize("layers", ["embeddings", "last", "weighted_sum_all", "concat_last_four"])
+@every("direction", ["left_to_right", "two_way"])
+@every("layers", ["embeddings", "last", "weighted_sum_all", "concat_last_four"])
 def test_frozen_layers_feed_a_head(direction, layers):
     ways = {"model.direction": direction, "objectives.lm.direction": direction, "model.num_layers": 8}
     system = SYSTEMS["roberta_base"].but(**LSTM | ways)

@@ -1,8 +1,7 @@
 """What a study says of its claims before anything has run."""
 
-import pytest
-
 from ablations.claims.hypotheses import hypotheses, text
+from tests.every import every
 from tests.unit import synthetic
 from tests.unit.synthetic import LAYERS, RATE, make_claim
 
@@ -15,8 +14,8 @@ def asked(**changes):
     return found
 
 
-@pytest.mark.parametrize(
-    ("changes", "agreement"),
+@every(
+    "changes, agreement",
     [
         ({}, "the whole interval favours masking rate 40 %"),
         ({"relation": "~", "margin": 0.02}, "the whole interval lies within 0.02 nats of 0"),

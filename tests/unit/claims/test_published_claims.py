@@ -9,6 +9,7 @@ from ablations.claims import published_claims
 from ablations.claims.published_claims import COLUMNS, claims, counted_as, with_parts
 from ablations.literature.published_values import Published, files, read
 from lightning_modules.config import ConfigError
+from tests.every import every
 
 ID = "mask15.r.40_gt_15_mnli"
 ALL = with_parts()
@@ -29,7 +30,7 @@ def tabled(claim: published_claims.PublishedClaim, side: str) -> list[Published]
     ]
 
 
-@pytest.mark.parametrize("id", WITH_VALUES)
+@every("id", WITH_VALUES)
 def test_every_value_of_a_claim_stands_in_the_papers_table(id):
     claim = ALL[id]
     for side, value in zip(claim.sides, claim.values, strict=True):
@@ -37,7 +38,7 @@ def test_every_value_of_a_claim_stands_in_the_papers_table(id):
         assert Decimal(value.lstrip("~")) in printed, f"{claim.place}: {side}"
 
 
-@pytest.mark.parametrize("id", WITH_VALUES)
+@every("id", WITH_VALUES)
 def test_better_is_better_whichever_direction_of_the_metric_that_is(id):
     claim = ALL[id]
     (better,) = {row.better for side in claim.sides for row in tabled(claim, side)}

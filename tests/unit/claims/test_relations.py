@@ -18,6 +18,7 @@ from ablations.core.estimates import linear
 from ablations.core.moderation import moderated
 from ablations.core.statistics import holm
 from ablations.measurements.measurements import Measurements
+from tests.every import every
 from tests.messages import names
 from tests.unit.synthetic import LAYERS, RATE, losses, make_cell, make_claim, make_failure, make_grid
 
@@ -60,8 +61,8 @@ def verdict(claim, values, *others, change=None):
 # --- the numbers of a seed, and how they are read
 
 
-@pytest.mark.parametrize(
-    ("relation", "means", "outcome"),
+@every(
+    "relation, means, outcome",
     [
         ("ratio", (4.0, 4.2, 4.0, 4.0), REPLICATES),  # 1.05 times as good
         ("ratio", (4.0, 4.01, 4.0, 4.0), CONTRADICTS),  # better, and not by 1 %
@@ -85,9 +86,7 @@ def test_each_relation_has_three_outcomes(relation, means, outcome):
     assert found.n == 12
 
 
-@pytest.mark.parametrize(
-    ("spreads", "outcome"), [((1, 20), REPLICATES), ((20, 1), CONTRADICTS), ((3, 3), NOT_RESOLVED)]
-)
+@every("spreads, outcome", [((1, 20), REPLICATES), ((20, 1), CONTRADICTS), ((3, 3), NOT_RESOLVED)])
 def test_spread_asks_which_side_depends_less_on_the_seed(spreads, outcome):
     values = [[4 + k * x for x in row] for k, row in zip(spreads, NOISE, strict=False)]
     found = verdict(asked("spread"), values)
@@ -181,8 +180,8 @@ def test_the_interval_excludes_exactly_when_p_is_small(relation, data):
     assert (outcome != NOT_RESOLVED) == (p < 1 - level)
 
 
-@pytest.mark.parametrize("n", [5, 10, 20])
-@pytest.mark.parametrize("kind", ["normal", "failed runs"])
+@every("n", [5, 10, 20])
+@every("kind", ["normal", "failed runs"])
 def test_equal_spreads_are_seldom_called_unequal(n, kind):
     draws, rejected, trials = np.random.default_rng(n), 0, 600
     for _ in range(trials):
@@ -240,8 +239,8 @@ def test_an_order_of_two_on_the_plateau_is_open_and_marked():
     assert "2 of 4 sides at the floor" in found.remarks
 
 
-@pytest.mark.parametrize(
-    ("size", "means", "outcome", "found_size"),
+@every(
+    "size, means, outcome, found_size",
     [
         ("inside", (4.0, 4.03, 4, 4), REPLICATES, Size.INSIDE),
         ("inside", (4.0, 4.10, 4, 4), CONTRADICTS, Size.BEYOND),

@@ -12,6 +12,7 @@ from ablations.commands import terminal
 from ablations.core.counted import counted
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.files import Refused
+from tests.every import every
 
 CELLS = [["15 %", "4.210 ± 0.055", "0.668"], ["a \\| b", "3.988 ± 0.040", ""]]
 TABLE = ["| masking rate | held-out loss (nats) | agreement |", "| :-- | --: | --: |"] + [
@@ -29,7 +30,7 @@ def words(text):
     return {word for word in text.replace(":", " ").split() if word.isprintable() and not set(word) & set("│┃━─")}
 
 
-@pytest.mark.parametrize("width", [120, 60, 45, 34, 20])
+@every("width", [120, 60, 45, 34, 20])
 def test_every_word_is_there_at_every_width_and_no_line_is_wider(width):
     text = printed(width)
     expected = {
@@ -81,7 +82,7 @@ def test_a_refused_file_and_two_paths_are_named(capsys):
     assert "/b: Invalid cross-device link" in said
 
 
-@pytest.mark.parametrize("error", [OSError("lost"), OSError(errno.EBADF, "Bad file descriptor"), ValueError("lost")])
+@every("error", [OSError("lost"), OSError(errno.EBADF, "Bad file descriptor"), ValueError("lost")])
 def test_an_error_without_a_path_keeps_its_traceback(error):
     with pytest.raises(type(error)), terminal.reporting_errors():
         raise error

@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ablations.commands.cli import app
+from tests.every import every
 
 COLUMNS = {"pieces a word", "words of one piece", "unknown", "bytes a piece", "letters", "longest pieces"}
 
@@ -52,11 +53,11 @@ def test_a_grid_shows_the_tokenizers_of_its_cells_once(monkeypatch):
     asked = []
     monkeypatch.setattr("ablations.commands.tokenizer.rows", lambda texts: asked.extend(texts) or [])
     assert call("systems_compared", "--scale", "smoke")[0] == 0
-    assert [data.tokenizer.kind for data in asked] == ["wordpiece", "byte_bpe", "unigram"]
+    assert [data.tokenizer.kind for data in asked] == ["wordpiece", "byte_bpe", "unigram", "letter_bpe"]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
+@every(
+    "words, message",
     [
         (["--kind", "wordpeice"], "Did you mean 'wordpiece'?"),
         (["--vocab-size", "3"], "greater than or equal to 64"),

@@ -353,19 +353,6 @@ def test_plans_are_the_same_in_every_process(tmp_path):
     assert json.loads(told.stdout) == [[c.label for c in here.cells], [r.id for r in here.runs]]
 
 
-@pytest.mark.slow
-def test_planning_imports_neither_lightning_nor_a_corpus(tmp_path):
-    code = (
-        "import sys; from ablations.planning import grids; from ablations.planning.plan import plan;"
-        "from lightning_modules.systems import SYSTEMS;"
-        "print(sorted({'pytorch_lightning', 'gensim', 'datasets', 'matplotlib', 'sklearn'} & set(sys.modules)))"
-    )
-    told = subprocess.run(
-        [sys.executable, "-c", code], env=tiny.environment(tmp_path), capture_output=True, text=True, check=True
-    )
-    assert told.stdout.strip() == "[]"
-
-
 def test_a_run_of_a_plan_is_a_plain_value(tmp_path):
     run = plan(read(tmp_path), "smoke").runs[0]
     assert Run.read(json.loads(json.dumps(run.to_dict()))) == run

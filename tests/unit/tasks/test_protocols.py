@@ -11,6 +11,7 @@ from lightning_modules.tasks import TASKS, FineTuning
 from lightning_modules.tasks.loader import Batches
 from lightning_modules.tasks.protocols import PROTOCOLS
 from tests import tiny
+from tests.every import every
 
 
 @pytest.fixture
@@ -32,8 +33,8 @@ def workshop(tmp_path):
     return make
 
 
-@pytest.mark.parametrize("name", PROTOCOLS)
-@pytest.mark.parametrize("task", [*TASKS, ""])
+@every("name", PROTOCOLS)
+@every("task", [*TASKS, ""])
 def test_every_protocol_is_a_valid_setting_of_every_task(name, task):
     settings = FineTuning().but(**{**(TASKS[task].settings if task else {}), **PROTOCOLS[name].settings(task)})
     assert settings.optimizer.peak_lr <= (1e-2 if name == "ulmfit" else 1e-4)  # of an LSTM, and of transformers
@@ -73,7 +74,7 @@ def test_gpt_is_its_section_4_1():
     assert [schedule.factor(step, steps) for step in (0, 1, 2, 500)] == pytest.approx([0.5, 1.0, 0.998, 0.5])
 
 
-@pytest.mark.parametrize("name", PROTOCOLS)
+@every("name", PROTOCOLS)
 def test_rebuilt_data_sets_are_tuned_as_the_official_ones(name):
     settings = PROTOCOLS[name].settings
     assert settings("qnli_own") == settings("qnli")
