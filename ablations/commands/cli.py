@@ -69,6 +69,7 @@ from ablations.commands.terminal import (
     complain,
     echo,
     existing,
+    existing_folder,
     known,
     listed,
     listing,
@@ -323,7 +324,7 @@ def tables(
         return list(map(str, republish(folder, grid)))
 
     with reporting_errors():
-        folder = existing(results_dir).folder
+        folder = existing_folder(results_dir)
         folders = unchanged.said("tables", {"grid": grid}, folder, made)
         tell({"pages": folders}, form, "pages", *folders)
 

@@ -421,19 +421,29 @@ def existing(results_dir: str | Path | None) -> "Records":
     """The records of a results folder that is there.
 
     Raises:
-        ConfigError: If it is not, or the folder is none of results. What writes results makes a new one.
+        ConfigError: As `existing_folder`.
     """
     from ablations.core.store import Records
+
+    return Records(existing_folder(results_dir))
+
+
+def existing_folder(results_dir: str | Path | None) -> Path:
+    """A results folder that is there.
+
+    Raises:
+        ConfigError: If it is not, or the folder is none of results. What writes results makes a new one.
+    """
     from lightning_modules.config import ConfigError, Problem
     from lightning_modules.places import results
 
-    records = Records(folder := results(results_dir))
+    folder = results(results_dir)
     if not folder.is_dir():
         raise ConfigError([Problem("--results-dir", f"there is no folder {folder}. `ablations run` makes one.")])
-    if not (records.folder / "records").is_dir():
-        text = f"{records.folder} is no results folder: it has no folder 'records'. `ablations run` makes one."
+    if not (folder / "records").is_dir():
+        text = f"{folder} is no results folder: it has no folder 'records'. `ablations run` makes one."
         raise ConfigError([Problem("--results-dir", text)])
-    return records
+    return folder
 
 
 def known(results_dir: str | Path | None) -> "Records":
