@@ -203,6 +203,8 @@ def run(
         options = values(executor_option, "--executor-option")
         if jobs is not None and executor not in ("local", "inline"):
             raise ConfigError([Problem("--jobs", f"limits the runs of this machine, and {executor} has others")])
+        if executor == "inline" and jobs not in (None, 1):
+            raise ConfigError([Problem("--jobs", f"inline makes one run at a time, not {jobs}: leave it out, or 1")])
         if jobs is not None and executor == "local":
             options["slots"] = jobs
         asked = {**options, "kind": executor} if options else executor
@@ -367,6 +369,7 @@ def show_record(
     from lightning_modules.config import ConfigError, did_you_mean
 
     with reporting_errors():
+        records = known(results_dir)
         if what in grids.available() or Path(what).suffix in (".yaml", ".yml"):
             study = Study(what, scale, results_dir=results_dir)
             if cell is not None:
@@ -381,7 +384,7 @@ def show_record(
             hint = did_you_mean(what, grids.available())
             raise ConfigError([f"'{what}' is neither a grid nor the first digits of a run.{hint}"])
         else:
-            record = recorded(what, known(results_dir)).to_dict()
+            record = recorded(what, records).to_dict()
             tell(record, plain(form, "a record"), "id", json.dumps(record, indent=1, ensure_ascii=False))
 
 

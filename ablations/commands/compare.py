@@ -13,6 +13,7 @@ from ablations.commands.terminal import (
     Grid,
     Results,
     Shown,
+    known,
     listing,
     reporting_errors,
     show,
@@ -41,6 +42,7 @@ def command(
     from ablations.study import Study
 
     with reporting_errors():
+        known(results_dir)
         study = Study(grid, scale, filters=values(filter, "--filter"), results_dir=results_dir)
         if form is Format.table:
             show(study.table(at=equal.value))

@@ -6,7 +6,18 @@ from typing import Annotated
 
 import typer
 
-from ablations.commands.terminal import USUAL, Filter, Format, Grid, Results, Shown, reporting_errors, tell, values
+from ablations.commands.terminal import (
+    USUAL,
+    Filter,
+    Format,
+    Grid,
+    Results,
+    Shown,
+    known,
+    reporting_errors,
+    tell,
+    values,
+)
 
 
 class Picture(StrEnum):
@@ -42,6 +53,7 @@ def figures(
     from ablations.study import Study
 
     with reporting_errors():
+        known(results_dir)
         study = Study(grid, scale, filters=values(filter, "--filter"), results_dir=results_dir)
         ending = form.value if form in (Picture.png, Picture.pdf) else Picture.png.value
         written = study.pictures(to, ending, slide=use is Use.slide)

@@ -421,16 +421,29 @@ def existing(results_dir: str | Path | None) -> "Records":
     """The records of a results folder that is there.
 
     Raises:
-        ConfigError: As `existing_folder`, and if the folder is none of results.
+        ConfigError: As `existing_folder`.
     """
     from ablations.core.store import Records
-    from lightning_modules.config import ConfigError, Problem
 
-    records = Records(existing_folder(results_dir))
-    if not (records.folder / "records").is_dir():
-        text = f"{records.folder} is no results folder: it has no folder 'records'. `ablations run` makes one."
+    return Records(existing_folder(results_dir))
+
+
+def existing_folder(results_dir: str | Path | None) -> Path:
+    """A results folder that is there.
+
+    Raises:
+        ConfigError: If it is not, or the folder is none of results. What writes results makes a new one.
+    """
+    from lightning_modules.config import ConfigError, Problem
+    from lightning_modules.places import results
+
+    folder = results(results_dir)
+    if not folder.is_dir():
+        raise ConfigError([Problem("--results-dir", f"there is no folder {folder}. `ablations run` makes one.")])
+    if not (folder / "records").is_dir():
+        text = f"{folder} is no results folder: it has no folder 'records'. `ablations run` makes one."
         raise ConfigError([Problem("--results-dir", text)])
-    return records
+    return folder
 
 
 def known(results_dir: str | Path | None) -> "Records":
@@ -443,21 +456,6 @@ def known(results_dir: str | Path | None) -> "Records":
     from lightning_modules.places import UNPUBLISHED, results
 
     return existing(results_dir) if results_dir else Records(results() / UNPUBLISHED)
-
-
-def existing_folder(results_dir: str | Path | None) -> Path:
-    """A results folder that is there.
-
-    Raises:
-        ConfigError: If it is not; a new folder is made by what writes results, never by what reads them.
-    """
-    from lightning_modules.config import ConfigError, Problem
-    from lightning_modules.places import results
-
-    folder = results(results_dir)
-    if not folder.is_dir():
-        raise ConfigError([Problem("--results-dir", f"there is no folder {folder}. `ablations run` makes one.")])
-    return folder
 
 
 def show(*pieces: Any) -> None:

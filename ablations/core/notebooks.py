@@ -200,7 +200,6 @@ def execute(source: Path, parameters: Mapping[str, Any], output: Path, runs: int
 def _execute(source: Path, parameters: Mapping[str, Any], temporary: Path, output: Path, runs: int | None) -> None:
     import papermill
     from jupyter_client.kernelspec import NoSuchKernel
-    from nbclient.exceptions import DeadKernelError
     from papermill.exceptions import PapermillExecutionError
 
     from ablations.core import kernels
@@ -225,7 +224,7 @@ def _execute(source: Path, parameters: Mapping[str, Any], temporary: Path, outpu
         if isinstance(error, NoSuchKernel):
             text = f"Jupyter has no kernel '{error.name}'. Install it (python -m ipykernel install --sys-prefix), or"
             raise ConfigError([Problem(source.name, f"{text} leave the notebook out: --no-notebook")]) from error
-        if isinstance(error, DeadKernelError):
+        if str(error).startswith("Kernel died"):  # a RuntimeError of jupyter_client, if it was just starting
             text = "its kernel died, perhaps killed for memory. The records stay, and the same command continues."
             raise ConfigError([Problem(source.name, text)]) from error
         raise

@@ -57,6 +57,7 @@ from ablations.planning import grids, scales
 from ablations.schema.grid import SYSTEM_AXIS
 from ablations.schema.record import Record
 from lightning_modules.files import read
+from lightning_modules.places import UNPUBLISHED
 
 _COLUMNS = 8  # of a table on a page; its file has all
 _UNJUDGED = "**Not judged.** The numbers of this scale mean nothing: it tests that everything runs."
@@ -360,8 +361,10 @@ def _stale(plan: Planned) -> str:
 
 def _commands(plan: Planned) -> str:
     """How to make the page again. Its bytes do not depend on where the results folder lies."""
+    is_beside = grids.results_dir(plan.grid.name, plan.scale).name == UNPUBLISHED
+    tables = f"ablations tables --results-dir results/{UNPUBLISHED}" if is_beside else "make tables"
     return (
-        "`make tables` rebuilds this page from the records, without training or corpora. To train missing runs: "
+        f"`{tables}` rebuilds this page from the records, without training or corpora. To train missing runs: "
         f"{markdown_code(_command(plan))}. Another results folder than `results` is named by `--results-dir`."
     )
 

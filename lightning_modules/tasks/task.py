@@ -50,10 +50,12 @@ class Task:
     languages: tuple[str, str] | tuple[()] = ()
 
     def __post_init__(self) -> None:
+        if not self.metrics:
+            raise ConfigError([f"'{self.name}' has no metric: leave `metrics` out, or name one"])
         if unknown := [metric for metric in self.metrics if metric not in self.shape.measures]:
-            known, count = self.shape.measures, len(self.shape.labels)
+            of_all, count = self.shape.of_all, len(self.shape.labels)
             of = " of numbers" if self.shape.numbers else f" of {count} labels" * bool(count)
-            raise ConfigError([f"'{self.name}' has no metric '{unknown[0]}'{of}.{did_you_mean(unknown[0], known)}"])
+            raise ConfigError([f"'{self.name}' has no metric '{unknown[0]}'{of}.{did_you_mean(unknown[0], of_all)}"])
 
     @property
     def main(self) -> str:

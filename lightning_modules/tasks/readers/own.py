@@ -38,8 +38,8 @@ def own(name: str, title: str, shape: Shape, train: str, dev: str = "", held_out
         ConfigError: For a metric that does not fit the labels, or is of a part that lines do not name, with what fits.
     """
     if parts := [metric for metric in fields.get("metrics", ()) if metric.rpartition("_")[0] in shape.parts]:
-        usual = ", ".join(shape.usual)
-        raise ConfigError([f"'{name}' has no metric '{parts[0]}': lines of your own name no part. Allowed: {usual}"])
+        allowed = ", ".join(shape.of_all)
+        raise ConfigError([f"'{name}' has no metric '{parts[0]}': lines of your own name no part. Allowed: {allowed}"])
     split = "a dev file of its own" if dev else f"{held_out * 100:g} % of the texts are held out"
     usual = {"source": "own data", "metrics": shape.usual, "licence": "own data", "own_split": f"own data; {split}"}
     return Task(name=name, title=title, shape=shape, rows=Own(name, shape, train, dev, held_out), **(usual | fields))

@@ -225,6 +225,11 @@ class Shape(ABC):
         return idle if self.numbers else {**idle, "mean_label": "has labels that are no numbers"}
 
     @property
+    def of_all(self) -> tuple[str, ...]:
+        """The metrics of whole data sets, which a row of any data may name."""
+        return tuple(name for name in self.measures if name.rpartition("_")[0] not in self.parts)
+
+    @property
     def usual(self) -> tuple[str, ...]:
         """The metrics of a task that names none."""
         return tuple(self.measures)

@@ -14,7 +14,17 @@ def told(*words, code=2):
     return ended.output
 
 
-@pytest.mark.parametrize("words", [["clean"], ["status"], ["stop"], ["claims"], ["verify"]])
+@pytest.mark.parametrize("words", [
+        ["clean"],
+        ["status"],
+        ["stop"],
+        ["claims"],
+        ["verify"],
+        ["tables"],
+        ["show", "masking_ratio"],
+        ["figures", "masking_ratio"],
+        ["compare", "masking_ratio", "--equal", "steps"],
+    ])
 def test_a_folder_that_holds_no_results_is_named(words, tmp_path):
     (tmp_path / "photos").mkdir()
     for name in ("nowhere", "photos"):
@@ -39,6 +49,7 @@ def test_a_relative_results_folder_lies_in_the_working_folder(tmp_path, monkeypa
         (["--logger", "tensorbord"], ["--logger", "tensorboard"]),
         (["--executor", "inlin"], ["inline"]),
         (["--executor", "slurm", "--jobs", "2"], ["--jobs", "slurm"]),
+        (["--executor", "inline", "--jobs", "2"], ["--jobs", "inline"]),
     ],
 )
 def test_what_no_grid_allows_is_refused_before_a_grid_is_planned(options, words, monkeypatch):

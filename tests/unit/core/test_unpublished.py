@@ -91,5 +91,7 @@ def test_pages_of_trials_are_rebuilt_alone(root):
     finished.records(beside, "masking_ratio", scale="smoke")
     Study("masking_ratio", "smoke").publish()
     before = files(root / "results")
+    page = before[f"{UNPUBLISHED}/masking_ratio/smoke/README.md"].decode()
+    assert "`ablations tables --results-dir results/unpublished` rebuilds this page" in page
     assert republish(beside) == [beside / "masking_ratio" / "smoke"]
     assert files(root / "results") == before

@@ -1,5 +1,6 @@
 """What ends beside the runs is said in a line, with what to do: workers' own process, a kernel, a fine-tuning."""
 
+import json
 import logging
 import subprocess
 import sys
@@ -52,10 +53,16 @@ def notebook(folder, *cells, kernel="python3"):
     ("cell", "kernel", "words"),
     [
         ("import os; os._exit(9)", "python3", ["kernel", "died"]),
+        ("1", "ends_at_once", ["kernel", "died"]),
         ("1", "no_such_kernel", ["no_such_kernel", "ipykernel", "--no-notebook"]),
     ],
 )
-def test_a_kernel_that_dies_or_is_not_installed_is_a_line(tmp_path, cell, kernel, words):
+def test_a_kernel_that_dies_or_is_not_installed_is_a_line(tmp_path, cell, kernel, words, monkeypatch):
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
+    (tmp_path / "kernels" / "ends_at_once").mkdir(parents=True)
+    (tmp_path / "kernels" / "ends_at_once" / "kernel.json").write_text(
+        json.dumps({"argv": ["false"], "display_name": "", "language": "python"})
+    )
     source = notebook(tmp_path, cell, kernel=kernel)
     with pytest.raises(ConfigError) as error:
         notebooks.execute(source, {}, tmp_path / "out" / "notebook.ipynb")
