@@ -4,10 +4,12 @@ Labels of a test set are in files next to the official ones, named below. GLUE p
 """
 
 import functools
+from pathlib import Path
 
 from lightning_modules.config import ConfigError, did_you_mean
 from lightning_modules.tasks import TASKS
 from lightning_modules.tasks.datasets.qnli import MadeAgain
+from lightning_modules.tasks.pins import Pins
 from lightning_modules.tasks.readers.files import Files
 from lightning_modules.tasks.readers.own_split import Held
 from lightning_modules.tasks.shapes.texts import Texts
@@ -110,3 +112,6 @@ def set_named(name: str) -> Task:
     if name not in SETS:
         raise ConfigError([f"there is no data set of probes '{name}'.{did_you_mean(name, SETS)}"])
     return SETS[name]
+
+
+PINS = Pins("probe", Path(__file__).with_name("pins.json"), set_named)

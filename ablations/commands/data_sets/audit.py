@@ -86,7 +86,7 @@ def _examine_task(task: Task) -> Finding:
     with _logged() as notes:
         examples = {split: task.examples(split) for split in SPLITS}
     parts = {split: task_pins.Part.of(part) for split, part in examples.items()}
-    pins = task_pins.pinned().get(task.name, {})
+    pins = task_pins.TASK_PINS.pinned().get(task.name, {})
     wrong = _differences(parts, pins, "examples")
     for split, size in zip(SPLITS, task.official or (None, None), strict=True):
         if size is not None and len(examples[split]) != size:

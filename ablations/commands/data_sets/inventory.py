@@ -129,7 +129,7 @@ def _corpus(corpus: Corpus) -> Item:
 
 def _task(task: Task, hub: bool) -> Item:
     found = _place(task.origin, PARTS["task"], hub) if task.origin else MADE
-    pinned, problem, parts = task.name in task_pins.pinned(), "", None
+    pinned, problem, parts = task.name in task_pins.TASK_PINS.pinned(), "", None
     try:
         parts = task_pins.expected(task.name) if pinned or found in (FOLDER, MADE) else None
     except ConfigError as error:
