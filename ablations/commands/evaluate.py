@@ -63,11 +63,7 @@ def _name(model: str) -> str:
 
 
 def _asked(study: Any, tasks: list[str], changes: dict[str, Any]) -> "dict[str, Measurement]":
-    """The tasks and how each is evaluated. Everything is checked before weights are read.
-
-    Raises:
-        ConfigError: For unknown tasks and knobs, tasks made from a run's own text, and nothing to ask.
-    """
+    """The tasks and how each is evaluated. Everything is checked before weights are read."""
     from ablations.planning.afterwards import measuring
     from ablations.schema.grid import MEASURING
     from lightning_modules.config import ConfigError, Problem

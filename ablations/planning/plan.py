@@ -326,11 +326,7 @@ def plan(grid: Grid, scale: str, *, records: Records | Snapshot | None = None, *
 def _at_look(
     resolver: Resolver, kept: Sequence[Values], look: int | None, records: Mapping[str, Record]
 ) -> tuple[tuple[Cell, ...], int]:
-    """The cells at a look, and its number: the further seeds belong to cells whose claims are open after the first.
-
-    Raises:
-        ConfigError: For a look that the grid does not have, and for the second before the first is finished.
-    """
+    """The cells at a look, and its number: the further seeds belong to cells whose claims are open after the first."""
     cells, count = resolver.cells(kept), len(resolver.looks)
     if look is not None and not 1 <= look <= count:
         several = f"looks 1 to {count}" if count > 1 else "one look. Give it a second with 'looks: [4, 8]'."
@@ -424,12 +420,7 @@ def _check_size(grid: Grid, scale: str, cells: int, seeds: int | None) -> None:
 
 
 def _with(grid: Grid, scale: str, knobs: Mapping[str, Any], kept: Sequence[Values]) -> Grid:
-    """The grid with some knobs set at a scale.
-
-    Raises:
-        ConfigError: If one of the knobs is an axis or set by an arm of the combinations that are kept, or is a part of
-            the grid's file.
-    """
+    """The grid with some knobs set at a scale."""
     parts = {*Grid.model_fields, *Scale.model_fields} - {*System.model_fields}
     chosen = {(path, value) for values in kept for path, value in values.items() if path in grid.variants}
     arms = {knob: value for path, value in sorted(chosen) for knob in grid.variants[path][value]}

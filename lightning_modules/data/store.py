@@ -194,11 +194,7 @@ def _learnt_from(data: Data) -> dict[str, str]:
 
 
 def _tokenizer_text(settings: tokenizer.Tokenizer) -> Iterator[str]:
-    """The sentences for training a tokenizer; of long texts a fixed sample of the documents.
-
-    Raises:
-        DataMismatch: At the end of a corpus whose text differs from its pin, before training.
-    """
+    """The sentences for training a tokenizer; of long texts a fixed sample of the documents."""
     share = tokenizer.TRAINING_WORDS / sum(pins.expected(name)["train"].words for name in settings.corpora)
     for name in settings.corpora:
         meter = pins.Meter()

@@ -101,11 +101,7 @@ def _text_by_language(store: TokenStore) -> TokenStore:
 
 
 def _by_sentence(store: TokenStore, names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The language of each sentence, and whether it begins a document; the first sentence and languages of each pair.
-
-    Raises:
-        ConfigError: For a corpus without text, and for a document of a parallel one that is no pair.
-    """
+    """Language of each sentence, and whether it begins a document; first sentence and languages of each pair."""
     edges = [0, *store.corpora, len(store.documents) - 1]
     if len(edges) != len(store.names) + 1:
         raise ConfigError([f"a corpus of {', '.join(store.names)} has no text in this part. Leave it out."])
