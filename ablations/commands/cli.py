@@ -16,7 +16,6 @@ import typer
 
 from ablations import __version__
 from ablations.commands import (
-    answer,
     campaign,
     checkpoints,
     claims,
@@ -24,7 +23,6 @@ from ablations.commands import (
     data,
     evaluate,
     figures,
-    fill_mask,
     grid_files,
     inference,
     jobs,
@@ -32,10 +30,9 @@ from ablations.commands import (
     language,
     params,
     published,
+    stores,
     tokenizer,
-    translate,
 )
-from ablations.commands.stores import clean, keep, sync
 from ablations.commands.summary import tell_results
 from ablations.commands.terminal import (
     USUAL,
@@ -472,7 +469,7 @@ def new(
         tell({"grid": name, "file": path}, form, "grid", *people)
 
 
-# Panel -> name, function and example of each command. Old names still work for a release, and are not listed.
+# Panel -> name, function and example of each command.
 PANELS: dict[str, list[tuple[str, Callable[..., None], str]]] = {
     "Make": [
         ("list", grid_files.list_grids, "list"),
@@ -497,35 +494,32 @@ PANELS: dict[str, list[tuple[str, Callable[..., None], str]]] = {
         ("logs", logs, "logs b16e"),
     ],
     "Ask a model": [
-        ("fill-mask", fill_mask.command, 'fill-mask b16e "She opened the [MASK] and went out."'),
+        ("fill-mask", language.fill_mask, 'fill-mask b16e "She opened the [MASK] and went out."'),
         ("generate", language.generate, 'generate RUN --prompt "The sea was"'),
         ("score", language.score, "score RUN --example lecture"),
-        ("translate", translate.command, 'translate RUN "A dog runs in the snow."'),
-        ("answer", answer.command, 'answer RUN "Who came?" "Ann slept. Bob came."'),
+        ("translate", language.translate, 'translate RUN "A dog runs in the snow."'),
+        ("answer", language.answer, 'answer RUN "Who came?" "Ann slept. Bob came."'),
         ("evaluate", evaluate.command, "evaluate RUN --task lambada"),
         ("finetune", checkpoints.finetune, "finetune --from FOLDER --task rte"),
         ("export", checkpoints.export, "export RUN FOLDER"),
     ],
     "Share": [
-        ("sync", sync.command, "sync /mnt/cluster/results"),
-        ("keep", keep.command, "keep RUN"),
+        ("sync", stores.sync, "sync /mnt/cluster/results"),
+        ("keep", stores.keep, "keep RUN"),
     ],
     "Maintain": [
         ("verify", verify, "verify"),
-        ("clean", clean.command, "clean"),
+        ("clean", stores.clean, "clean"),
     ],
 }
 _GROUPS = {"campaign": ("Make", campaign.app), "data": ("Data", data.app), "tokenizer": ("Data", tokenizer.app)}
 _GROUPS |= {"benchmark": ("Maintain", inference.app)}
-_FORMER = {"measure": evaluate.command, "read": compare.command, "inference": inference.command}
 
 for _panel, _commands in PANELS.items():
     for _name, _command, _example in _commands:
         app.command(_name, rich_help_panel=_panel, epilog=f"Example: ablations {_example}")(_command)
 for _name, (_panel, _group) in _GROUPS.items():
     app.add_typer(_group, name=_name, rich_help_panel=_panel)
-for _name, _command in _FORMER.items():
-    app.command(_name, hidden=True)(_command)
 
 
 def main() -> None:

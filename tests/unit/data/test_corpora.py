@@ -11,9 +11,8 @@ import pytest
 from lightning_modules.config import ConfigError
 from lightning_modules.data import CORPORA, Data, DataMismatch, fingerprints, open_store, pins
 from lightning_modules.data.corpora import parallel
-from lightning_modules.data.corpora.folders import unwrapped
 from lightning_modules.data.corpora.own_text import hub_place
-from lightning_modules.data.corpora.registry import corpus
+from lightning_modules.data.corpora.registry import corpus, unwrapped
 from lightning_modules.data.corpora.wikipedia_mini import prose
 from lightning_modules.places import cache
 

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from ablations.measurements.from_answers import completed
+from ablations.measurements.measurements import completed
 from ablations.schema.run import Run
 from lightning_modules.config import ConfigError
 from lightning_modules.tasks import TASKS, FineTuning, fingerprint, pins
