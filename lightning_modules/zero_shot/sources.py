@@ -10,13 +10,14 @@ import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from lightning_modules import pins
-from lightning_modules.config import ConfigError
+from lightning_modules.config import ConfigError, identity
 from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.files import read, version
 from lightning_modules.tasks.reading.lines import Fault, json_object, made, numbered
+from lightning_modules.zero_shot.task import ZeroShot
 
 PINS = Path(__file__).with_name("pins.json")
 _WITHOUT = "The zero-shot tasks 'cloze' and 'heldout_text' need no data of their own."
@@ -65,6 +66,23 @@ class Source:
     def pin(self) -> Pin:
         """The committed pin."""
         return Pin(**pins.read(PINS)[self.name])
+
+
+class OfSource(ZeroShot):
+    """What tasks share that are on the texts of a source; its pin is part of the project."""
+
+    own: Source
+    recipe: ClassVar[tuple[Any, ...]]  # how the texts are presented. Another one gives other scores
+
+    @property
+    def origin(self) -> Origin:
+        return self.own.origin
+
+    def fingerprint(self) -> str:
+        return identity([*self.recipe, self.own.pin().sha256])
+
+    def check(self) -> None:
+        self.own.texts()
 
 
 @functools.lru_cache(maxsize=8)

@@ -265,14 +265,8 @@ class Pairs(Sequences):
         sides = self.sides[indices]
         tables = {"segment": np.zeros_like(ids), TABLE: np.where(second, sides[:, 1:], sides[:, :1])}
         positions = np.where(second & self.resets, column - middle, np.broadcast_to(column, ids.shape))
-        return Tokens(
-            ids=torch.from_numpy(ids),
-            special=torch.from_numpy(begins | ends | ~real),
-            real=torch.from_numpy(real),
-            sample=torch.from_numpy(indices),
-            tables={name: torch.from_numpy(np.ascontiguousarray(table)) for name, table in tables.items()},
-            positions=torch.from_numpy(positions) if self.resets else None,
-        )
+        places = torch.from_numpy(positions) if self.resets else None
+        return Tokens.of(ids, begins | ends | ~real, real, indices, tables, positions=places)
 
     def both_ways(self) -> "Pairs":
         """The pairs, then the same ones with their sentences in the other order."""
