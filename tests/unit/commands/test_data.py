@@ -6,8 +6,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from ablations.commands import data_sets
 from ablations.commands.cli import app
-from ablations.commands.data_sets import inventory
 from lightning_modules.data import CORPORA
 from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.tasks import TASKS, Task, pins
@@ -32,7 +32,7 @@ def home(tmp_path, monkeypatch):
 
 
 def rte():
-    (found,) = inventory.items(["rte"])
+    (found,) = data_sets.items(["rte"])
     return found
 
 
@@ -91,9 +91,9 @@ class TestListing:
     def test_the_hub_is_asked_only_when_told_to(self, monkeypatch):
         asked = []
         monkeypatch.setattr(Origin, "sizes_on_hub", lambda origin: asked.append(str(origin.hub)) or {})
-        assert not [item for item in inventory.items() if item.found == "hub"]
+        assert not [item for item in data_sets.items() if item.found == "hub"]
         assert asked == []
-        assert {item.name for item in inventory.items(hub=True) if item.found == "hub"} >= {"cola", "mnli", "snli"}
+        assert {item.name for item in data_sets.items(hub=True) if item.found == "hub"} >= {"cola", "mnli", "snli"}
         assert "nyu-mll/glue (cola)" in asked
 
 
@@ -104,9 +104,9 @@ class TestVerify:
         assert "no corpus, task or text 'rtee'. Did you mean 'rte'?" in text
 
     def test_absent_data_are_wrong_only_if_they_were_named(self, monkeypatch):
-        monkeypatch.setattr(inventory, "CORPORA", {})
-        monkeypatch.setattr(inventory, "SOURCES", {})
-        monkeypatch.setattr(inventory, "TASKS", {name: TASKS[name] for name in ("rte", "cola")})
+        monkeypatch.setattr(data_sets, "CORPORA", {})
+        monkeypatch.setattr(data_sets, "SOURCES", {})
+        monkeypatch.setattr(data_sets, "TASKS", {name: TASKS[name] for name in ("rte", "cola")})
         code, text = call("verify")
         assert (code, text.count("absent ")) == (0, 2)
         assert "0 of 2 data sets are available. Wrong: 0" in text
