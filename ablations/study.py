@@ -110,11 +110,7 @@ class Study:
         return self._plan
 
     def _check_page(self) -> None:
-        """Checks that the page of this study would be that of its grid as the file has it, and of no other file.
-
-        Raises:
-            ConfigError: If the file was edited since the study was opened, or the page is another file's.
-        """
+        """Checks that the page of this study would be that of its grid as the file has it, and of no other file."""
         if grids.read(self.source) != self._stated:
             text = "was edited since this study was opened: open it again, records of its runs stay"
             raise ConfigError([f"{grids.locate(self.source)}: {text}"])

@@ -15,7 +15,7 @@ The dataclasses are not frozen because Lightning moves batches between devices t
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 
@@ -187,6 +187,15 @@ class Tokens(_Movable):
     cls: Int[Tensor, " b"] | None = None  # the column of each row's [CLS] where it is not the first
     characters: Characters | None = None  # of models that read them
     source: "Tokens | None" = None  # what each row is a translation of, in the same order, as long as its own longest
+
+    @classmethod
+    def of(
+        cls, ids: Any, special: Any, real: Any, sample: Any, tables: Mapping[str, Any] | None = None, **more: Any
+    ) -> Self:
+        """Of arrays of numpy."""
+        arrays = map(torch.from_numpy, (ids, special, real, sample))
+        own = {name: torch.from_numpy(np.ascontiguousarray(table)) for name, table in (tables or {}).items()}
+        return cls(*arrays, tables=own, **more)
 
     def padded(self, wide: int) -> Self:
         """The same rows with padding behind them, to so many columns; their source stays as it is."""

@@ -127,11 +127,7 @@ class System(Settings):
         teachers.check(settings, self.format, self.model, teacher.model, teacher.objectives, pieces)
 
     def _check_start(self) -> None:
-        """Checks that the weights of the training that this one starts from exist and fit.
-
-        Raises:
-            ConfigError: With paths that start with ``training.start``.
-        """
+        """Checks that the weights of the training that this one starts from exist and fit."""
         if self.training.warm_start:
             both = "training.warm_start says as well which weights the training starts from. Leave one of them out."
             raise ConfigError([Problem("training.start", both)])
@@ -286,11 +282,7 @@ class System(Settings):
         return told
 
     def _described(self, knob: str) -> Self:
-        """The system that the description at a knob is of.
-
-        Raises:
-            ConfigError: With every bad knob, its path below that one.
-        """
+        """The system that the description at a knob is of."""
         described = self.get(knob)
         if "training" in described:
             text = "cannot be given as a whole. Name its knobs, such as training.steps and training.start"

@@ -3,40 +3,33 @@
 Commands import heavy packages (torch, pandas) themselves, so that ``--help`` is immediate.
 """
 
+import html
 import json
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path, PurePath
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ablations import __version__
 from ablations.commands import (
-    answer,
     campaign,
     checkpoints,
     claims,
-    compare,
     data,
     evaluate,
-    figures,
-    fill_mask,
     grid_files,
     inference,
     jobs,
-    knobs,
     language,
     params,
-    published,
+    stores,
     tokenizer,
-    translate,
 )
-from ablations.commands.stores import clean, keep, sync
-from ablations.commands.summary import tell_results
 from ablations.commands.terminal import (
     USUAL,
     WRONG,
@@ -82,7 +75,80 @@ from ablations.commands.terminal import (
     tell,
     values,
     watching,
+    wrapped,
 )
+
+if TYPE_CHECKING:
+    from ablations.claims.verdict import Verdict
+    from ablations.study import Study
+
+
+_MOST = 3  # metrics of a cell
+_COLOURS = {"replicates": "green", "holds": "green", "contradicts": "red", "fails": "red"}
+_ESCAPE = re.compile(r"\\([\\`*<>|$~_\]()])")
+
+
+def tell_results(study: "Study") -> None:
+    """Prints what the page of a study says first, and where it is."""
+    from ablations.pages import judged
+    from ablations.pages.lead import answer, conclusion
+
+    plan, measured = study.resolve(), study.measurements
+    verdicts = judged.verdicts(study.scale, measured)
+    echo(plan.grid.question, bold=True)
+    counts = plan.counts
+    echo(f"{plan.grid.name} at {plan.folder_name}: {counts.get('done', 0)} of {len(plan.runs)} runs")
+    stated = () if plan.overrides or plan.scale not in plan.grid.scales else plan.grid.scales[plan.scale].conclusion
+    said = conclusion.sentences(stated, measured, verdicts)
+    if lead := answer.lead(measured, verdicts, said):
+        echo()
+        echo(wrapped(_plain(lead.partition("\n\n")[0])))
+    listing(list(_cells(study)), Format.table, "cell")
+    if verdicts:
+        listing([_claim(verdict) for verdict in verdicts], Format.table, "verdict", _COLOURS)
+    page = study.folder / "README.md"
+    echo(f"page: {page}" if page.exists() else "no page yet")
+
+
+def _plain(text: str) -> str:
+    """Markdown of one line, as people read it."""
+    return html.unescape(_ESCAPE.sub(r"\1", text.replace("**", "")))
+
+
+def _cells(study: "Study") -> Iterator[dict[str, Any]]:
+    """Each cell with its runs and the means of the first metrics that were measured."""
+    from ablations.core.formatting import cell_text, mean_text
+    from ablations.measurements.summaries import planned_metrics, summarise
+
+    measured = study.measurements.in_order()
+    found = summarise(measured)
+    metrics = [
+        metric
+        for metric in planned_metrics(measured.grid, measured.cells)
+        if any(item.metrics[metric.name].interval.mean is not None for item in found)
+    ]
+    for item in found:
+        means = {metric.label or metric.name: mean_text(item.metrics[metric.name].interval) for metric in metrics}
+        counts = {"cell": cell_text(item.cell.values), "runs": f"{item.finished} of {item.planned}"}
+        yield counts | dict(list(means.items())[:_MOST])
+
+
+def _claim(verdict: "Verdict") -> dict[str, str]:
+    """A claim as a row: its verdict, the effect with the interval that decides, and why it is open."""
+    from ablations.core.formatting import fixed, places, range_text
+
+    interval, effect, text = verdict.adjusted, verdict.effect, ""
+    if effect is not None and interval.low is not None:
+        text = f"{fixed(effect, places(interval.half, effect), sign=True)} {verdict.unit}".strip()
+        text += f" {range_text(interval)}"
+    return {
+        "verdict": verdict.standing,
+        "claim": verdict.claim.statement,
+        "effect (+ as claimed)": text,
+        "n": str(verdict.n or ""),
+        "open because": str(verdict.reason) if verdict.reason else "",
+    }
+
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -475,7 +541,7 @@ def new(
         tell({"grid": name, "file": path}, form, "grid", *people)
 
 
-# Panel -> name, function and example of each command. Old names still work for a release, and are not listed.
+# Panel -> name, function and example of each command.
 PANELS: dict[str, list[tuple[str, Callable[..., None], str]]] = {
     "Make": [
         ("list", grid_files.list_grids, "list"),
@@ -483,52 +549,49 @@ PANELS: dict[str, list[tuple[str, Callable[..., None], str]]] = {
         ("run", run, "run masking_ratio --scale smoke --set model.num_layers=1"),
         ("new", new, "new depth --axis model.num_layers=1,2,4"),
         ("check", grid_files.check, "check masking_ratio"),
-        ("knobs", knobs.command, "knobs alibi"),
+        ("knobs", params.knobs, "knobs alibi"),
         ("status", jobs.status, "status masking_ratio"),
         ("stop", jobs.stop, "stop masking_ratio"),
     ],
     "Look": [
         ("show", show_record, "show masking_ratio --scale laptop"),
         ("claims", claims.claims, "claims --paper albert"),
-        ("compare", compare.command, "compare model_depth --equal flops"),
+        ("compare", grid_files.compare, "compare model_depth --equal flops"),
         ("tables", tables, "tables masking_ratio"),
-        ("figures", figures.figures, "figures masking_ratio --format png --for slide"),
-        ("published", published.command, "published albert.t4"),
+        ("figures", grid_files.figures, "figures masking_ratio --format png --for slide"),
+        ("published", claims.published, "published albert.t4"),
         ("params", params.command, "params roberta_base"),
         ("systems", systems, "systems"),
         ("diff", diff_systems, "diff roberta_base mask15_large"),
         ("logs", logs, "logs b16e"),
     ],
     "Ask a model": [
-        ("fill-mask", fill_mask.command, 'fill-mask b16e "She opened the [MASK] and went out."'),
+        ("fill-mask", language.fill_mask, 'fill-mask b16e "She opened the [MASK] and went out."'),
         ("generate", language.generate, 'generate RUN --prompt "The sea was"'),
         ("score", language.score, "score RUN --example lecture"),
-        ("translate", translate.command, 'translate RUN "A dog runs in the snow."'),
-        ("answer", answer.command, 'answer RUN "Who came?" "Ann slept. Bob came."'),
+        ("translate", language.translate, 'translate RUN "A dog runs in the snow."'),
+        ("answer", language.answer, 'answer RUN "Who came?" "Ann slept. Bob came."'),
         ("evaluate", evaluate.command, "evaluate RUN --task lambada"),
         ("finetune", checkpoints.finetune, "finetune --from FOLDER --task rte"),
         ("export", checkpoints.export, "export RUN FOLDER"),
     ],
     "Share": [
-        ("sync", sync.command, "sync /mnt/cluster/results"),
-        ("keep", keep.command, "keep RUN"),
+        ("sync", stores.sync, "sync /mnt/cluster/results"),
+        ("keep", stores.keep, "keep RUN"),
     ],
     "Maintain": [
         ("verify", verify, "verify"),
-        ("clean", clean.command, "clean"),
+        ("clean", stores.clean, "clean"),
     ],
 }
 _GROUPS = {"campaign": ("Make", campaign.app), "data": ("Data", data.app), "tokenizer": ("Data", tokenizer.app)}
 _GROUPS |= {"benchmark": ("Maintain", inference.app)}
-_FORMER = {"measure": evaluate.command, "read": compare.command, "inference": inference.command}
 
 for _panel, _commands in PANELS.items():
     for _name, _command, _example in _commands:
         app.command(_name, rich_help_panel=_panel, epilog=f"Example: ablations {_example}")(_command)
 for _name, (_panel, _group) in _GROUPS.items():
     app.add_typer(_group, name=_name, rich_help_panel=_panel)
-for _name, _command in _FORMER.items():
-    app.command(_name, hidden=True)(_command)
 
 
 def main() -> None:

@@ -11,8 +11,7 @@ import typer
 from ablations.commands.terminal import USUAL, As, Format, Shown, echo, listing, reporting_errors, tell
 
 if TYPE_CHECKING:
-    from ablations.commands.data_sets.audit import Finding
-    from ablations.commands.data_sets.inventory import Item
+    from ablations.commands.data_sets import Finding, Item
     from lightning_modules.system import System
 
 app = typer.Typer(
@@ -33,7 +32,7 @@ def data(
         echo(f"warning: {why}", err=True, fg="yellow")
     if context.invoked_subcommand is not None:
         return
-    from ablations.commands.data_sets.inventory import items
+    from ablations.commands.data_sets import items
 
     with reporting_errors():
         listed = items(hub=hub)
@@ -78,8 +77,7 @@ def verify(
     form: As = Format.table,
 ) -> None:
     """Compares data sets with published sizes and pins. Exits with 1 if anything is wrong."""
-    from ablations.commands.data_sets.audit import examine
-    from ablations.commands.data_sets.inventory import items
+    from ablations.commands.data_sets import examine, items
 
     with reporting_errors():
         findings = []

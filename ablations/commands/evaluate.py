@@ -29,7 +29,6 @@ def command(
     task: Annotated[list[str] | None, typer.Option("--task", help="A zero-shot task, as lambada. Repeatable.")] = None,
     beside: Annotated[str, typer.Option("--beside", help="A grid: its tasks, settings and page.")] = "",
     change: Annotated[list[str] | None, typer.Option("--set", help="measuring.KNOB=VALUE. Repeatable.")] = None,
-    former: Annotated[str, typer.Option("--from", hidden=True)] = "",
     scale: Shown = USUAL,
     results_dir: Results = None,
     form: As = Format.table,
@@ -39,9 +38,6 @@ def command(
     from ablations.pages import checkpoint_table
     from ablations.study import Study
 
-    if former:
-        line = " ".join(["ablations finetune --from", former, *(f"--task {name}" for name in task or [])])
-        raise typer.BadParameter(f"evaluate trains nothing and has no --from. To fine-tune a checkpoint: {line}")
     if not model:
         raise typer.BadParameter("name a model: the first digits of a finished pretraining, or a checkpoint's folder")
     with reporting_errors():
@@ -63,11 +59,7 @@ def _name(model: str) -> str:
 
 
 def _asked(study: Any, tasks: list[str], changes: dict[str, Any]) -> "dict[str, Measurement]":
-    """The tasks and how each is evaluated. Everything is checked before weights are read.
-
-    Raises:
-        ConfigError: For unknown tasks and knobs, tasks made from a run's own text, and nothing to ask.
-    """
+    """The tasks and how each is evaluated. Everything is checked before weights are read."""
     from ablations.planning.afterwards import measuring
     from ablations.schema.grid import MEASURING
     from lightning_modules.config import ConfigError, Problem

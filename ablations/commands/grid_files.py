@@ -1,10 +1,28 @@
-"""``ablations list`` and ``ablations check``: the files of grids and scales."""
+"""Commands on grids: ``list`` and ``check`` read their files, ``compare`` and ``figures`` their results."""
 
+from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ablations.commands.terminal import USUAL, WRONG, As, Format, echo, listing, reporting_errors, tell
+from ablations.commands.terminal import (
+    USUAL,
+    WRONG,
+    As,
+    Filter,
+    Format,
+    Grid,
+    Results,
+    Shown,
+    echo,
+    known,
+    listing,
+    reporting_errors,
+    show,
+    tell,
+    values,
+)
 
 
 def list_grids(form: As = Format.table) -> None:
@@ -69,3 +87,73 @@ def _line(row: dict[str, Any]) -> str:
     axes, claims = row["axes"], row["claims"]
     counts = f"{axes} {'axis' if axes == 1 else 'axes'}, {claims} claim{'s' * (claims != 1)}"
     return f"{row['name']}: {counts}, scales {', '.join(row['scales'])}"
+
+
+class Unit(StrEnum):
+    """The budget at which curves are read."""
+
+    steps = "steps"
+    tokens = "tokens"
+    flops = "flops"
+    seconds = "seconds"
+
+
+def compare(
+    grid: Grid,
+    equal: Annotated[Unit, typer.Option("--equal", help="The budget that is equal for all runs.")],
+    scale: Shown = USUAL,
+    filter: Filter = None,
+    results_dir: Results = None,
+    form: As = Format.table,
+) -> None:
+    """Compares finished runs at equal steps, tokens, FLOPs or seconds, read off their curves. Trains nothing."""
+    from ablations.study import Study
+
+    with reporting_errors():
+        known(results_dir)
+        study = Study(grid, scale, filters=values(filter, "--filter"), results_dir=results_dir)
+        if form is Format.table:
+            show(study.table(at=equal.value))
+        else:
+            listing(study.at_equal(equal.value), form, "cell")
+
+
+class Picture(StrEnum):
+    """What is written, or how the paths of what is written are printed."""
+
+    png = "png"
+    pdf = "pdf"
+    table = "table"
+    json = "json"
+    names = "names"
+
+
+class Use(StrEnum):
+    """What a picture is for: its size, and that of its letters."""
+
+    page = "page"
+    slide = "slide"
+
+
+def figures(
+    grid: Grid,
+    scale: Shown = USUAL,
+    form: Annotated[
+        Picture,
+        typer.Option("--format", help="png or pdf. With table, json or names: png, and the paths in this form."),
+    ] = Picture.png,
+    use: Annotated[Use, typer.Option("--for", help="slide: 16:9 with larger letters.")] = Use.page,
+    to: Annotated[Path, typer.Option("--to", help="The folder of the pictures. Created if missing.")] = Path("."),
+    filter: Filter = None,
+    results_dir: Results = None,
+) -> None:
+    """Writes the figures of a grid's page as PNG or PDF. Reads records, trains nothing."""
+    from ablations.study import Study
+
+    with reporting_errors():
+        known(results_dir)
+        study = Study(grid, scale, filters=values(filter, "--filter"), results_dir=results_dir)
+        ending = form.value if form in (Picture.png, Picture.pdf) else Picture.png.value
+        written = study.pictures(to, ending, slide=use is Use.slide)
+        shown = Format(form.value) if form.value in Format.__members__ else Format.table
+        tell({"figures": written}, shown, "figures", *written)

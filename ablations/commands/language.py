@@ -1,5 +1,6 @@
-"""``ablations score`` and ``ablations generate``: a left-to-right language model, used without being trained."""
+"""Commands that ask a trained model: ``generate``, ``score``, ``fill-mask``, ``answer`` and ``translate``."""
 
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,9 +26,11 @@ from ablations.commands.terminal import (
 )
 
 if TYPE_CHECKING:
+    from ablations.core.store import Records
     from ablations.inspection.language_models import Opened
     from ablations.inspection.questions import Question
     from lightning_modules.generation.scoring import Continuation, Windows
+    from lightning_modules.generation.translate import Beam, Translator
 
 Model = Annotated[
     str, typer.Argument(help="A checkpoint's folder, the first digits of a finished pretraining's id, or a grid.")
@@ -226,3 +229,176 @@ def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "✓" if value else ""
     return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def fill_mask(
+    run: Annotated[str, typer.Argument(help="The id of a finished pretraining, or its first digits.")],
+    text: Annotated[str, typer.Argument(help='A text with [MASK] in it: "Paris is the [MASK] of France."')],
+    top: Annotated[int, typer.Option(help="How many predictions to show for each mask.", min=1)] = 5,
+    joint: Annotated[
+        bool,
+        typer.Option("--joint", help="Two masks at once: each by itself, against one after the other in either order."),
+    ] = False,
+    train: Train = False,
+    results_dir: Results = None,
+    form: As = Format.table,
+) -> None:
+    """Fills the masks of a text: the most probable tokens and their probabilities."""
+    from ablations.inspection.trained import finished, tokenizer, weights
+    from lightning_modules.analysis.joint_filling import fill_jointly
+    from lightning_modules.analysis.probes import fill_mask as filled
+    from lightning_modules.analysis.probes import pretrained
+    from lightning_modules.data.text.encode import Encoder
+
+    with reporting_errors():
+        records = known(results_dir)
+        record = finished(run, records, "pretrain")
+        made = record.run()
+        with aside(form):
+            module = pretrained(made.system, weights(record, records, train))
+        encoder = Encoder(tokenizer(made, records), made.system.data.tokenizer.kind)
+        if joint:
+            pairs = [pair._asdict() for pair in fill_jointly(module, encoder, text, top)]
+            if form is Format.table:
+                pairs = [{name.replace("_", " "): _digits(value) for name, value in pair.items()} for pair in pairs]
+            listing(pairs, form, "first")
+            return
+        rows = [
+            {"mask": number, "piece": filling.piece, "probability": round(filling.probability, 4)}
+            for number, fillings in enumerate(filled(module, encoder, text, top), 1)
+            for filling in fillings
+        ]
+        listing(rows, form, "piece")
+
+
+def _digits(value: str | float) -> str:
+    return value if isinstance(value, str) else f"{value:.2g}"
+
+
+def answer(
+    run: Annotated[str, typer.Argument(help="The id of a finished fine-tuning on SQuAD, or its first digits.")],
+    question: Annotated[str, typer.Argument(help="The question.")],
+    context: Annotated[str, typer.Argument(help="The passage. - reads it from standard input.")],
+    train: Train = False,
+    results_dir: Results = None,
+    form: As = Format.table,
+) -> None:
+    """Answers a question with a span of a passage."""
+    from ablations.inspection.trained import finished, weights
+    from lightning_modules.analysis.probes import answer as answered
+    from lightning_modules.config import ConfigError
+    from lightning_modules.finetuning.run import FinetuningRun, finetuned
+    from lightning_modules.tasks.reading.passages import Question
+    from lightning_modules.tasks.shapes.span import Spans
+    from lightning_modules.tasks.table import task_named
+
+    with reporting_errors():
+        records = known(results_dir)
+        record = finished(run, records, "finetune")
+        made = record.run()
+        settings, spans = made.finetuning, task_named(made.task).shape
+        if settings is None or not isinstance(spans, Spans):
+            raise ConfigError(
+                [f"{record.id} was fine-tuned on '{made.task}', which is no reading task. Name a run on SQuAD."]
+            )
+        finetuning_run = FinetuningRun(made.system, made.task, settings, made.seed, None)
+        example = Question("asked", question, sys.stdin.read() if context == "-" else context, ())
+        with aside(form):
+            networks = finetuned(finetuning_run, weights(record, records, train))
+        text = answered(networks, finetuning_run.data.encoder, spans, settings.max_length, example)
+        tell({"answer": text}, form, "answer", text or "(the passage does not say)")
+
+
+def translate(
+    model: Annotated[str, typer.Argument(help="The first digits of a finished pretraining's id.")],
+    text: Annotated[list[str], typer.Argument(help="Sentences to translate.")],
+    width: Annotated[int, typer.Option("--beam", help="Prefixes that are kept. Greedy search has 1.")] = 4,
+    length_penalty: Annotated[
+        float, typer.Option("--length-penalty", help="Exponent of the length penalty. 0 is none.")
+    ] = 0.6,
+    attention: Annotated[
+        Path | None,
+        typer.Option("--attention", help="Draw what the first translation attends to, as .svg or .png."),
+    ] = None,
+    train: Train = False,
+    results_dir: Results = None,
+    form: As = Format.table,
+) -> None:
+    """Translates sentences in the direction that a run was trained on."""
+    with reporting_errors():
+        from lightning_modules.config import ConfigError
+        from lightning_modules.generation.translate import Beam
+
+        if attention is not None and attention.suffix not in (".svg", ".png"):
+            raise ConfigError([f"--attention {attention} is no picture. Let its name end in .svg or .png."])
+        beam = Beam(width, length_penalty)
+        beam.check()
+        with aside(form):
+            shown = translated(model, known(results_dir), text, beam, train=train, picture=attention)
+        listing(shown, form, "translation")
+
+
+def translated(
+    prefix: str,
+    records: "Records",
+    sentences: Sequence[str],
+    beam: "Beam",
+    *,
+    train: bool = False,
+    picture: Path | None = None,
+) -> list[dict[str, Any]]:
+    """A row for each sentence: the sentence, its translation and its score in nats.
+
+    Args:
+        prefix: The first digits of a finished pretraining's id.
+        records: The store of runs.
+        sentences: What is translated, with single spaces as training text is.
+        beam: How.
+        train: Whether to train the run again if its weights are missing.
+        picture: The file for what the first translation attends to.
+
+    Raises:
+        ConfigError: If there is no such run, it translates nothing, or a sentence is empty or too long.
+    """
+    from ablations.inspection.trained import finished, tokenizer, weights
+    from lightning_modules.analysis.probes import pretrained
+    from lightning_modules.data.text.encode import Encoder
+    from lightning_modules.generation.translate import Translator, check_translates
+
+    record = finished(prefix, records, "pretrain")
+    run = record.run()
+    check_translates(run.system, f"run {record.id}")
+    encoder = Encoder(tokenizer(run, records), run.system.data.tokenizer.kind)
+    texts = [" ".join(sentence.split()) for sentence in sentences]
+    rows = [encoder.fast.encode(text, add_special_tokens=False).ids for text in texts]
+    translator = Translator.of(pretrained(run.system, weights(record, records, train)), run.system, encoder.vocabulary)
+    found = translator.translate(rows, beam)
+    if picture is not None:
+        names = [[encoder.fast.decode([piece]) for piece in ids] for ids in (rows[0], found[0].ids)]
+        small = f"Columns: the source. Rows: the translation by run {record.id[:8]}. Each row sums to 100 %."
+        _draw(translator, rows[0], found[0].ids, names, picture, small)
+    return [
+        {
+            "sentence": text,
+            "translation": encoder.fast.decode(best.ids, skip_special_tokens=False).strip(),
+            "score": round(best.score, 4),
+        }
+        for text, best in zip(texts, found, strict=True)
+    ]
+
+
+def _draw(
+    translator: "Translator", source: list[int], target: list[int], names: list[list[str]], picture: Path, small: str
+) -> None:
+    """Draws the attention of the last layer that attends to a source, each row of which sums to 1."""
+    from ablations.figures.style import save
+    from ablations.inspection.attention_figure import of_source
+    from lightning_modules.analysis.attention_maps import source_attention
+    from lightning_modules.batch import Unsupported
+    from lightning_modules.config import ConfigError
+
+    try:
+        weights = source_attention(translator.backbone, translator.read(source, target))[-1][0]
+    except Unsupported as error:
+        raise ConfigError([str(error)]) from None
+    save(of_source(weights.numpy(), [*names[0], "[end]"], [*names[1], "[end]"], small), picture)

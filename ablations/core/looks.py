@@ -114,8 +114,11 @@ def decided(p: Sequence[Sequence[float]], looks: Looks, level: float = LEVEL) ->
     smallest p first, until one fails. A claim that fails, or comes after, has the level of the step that failed. A
     claim without a p value at a look counts there as 1; it keeps the decision of the look before.
 
-    With one look this is ``statistics.holm`` with ``statistics.holm_levels``. The adjusted p of the second look is
-    given what the first one decided.
+    With one look this is Holm's test (Scandinavian Journal of Statistics 6, 1979, 65-70). An interval excludes the null
+    value exactly where Holm rejects (Serlin, Journal of Experimental Education 61, 1993, 350-360). They guarantee: over
+    all contrasts whose true effect is null, the chance that any interval misses it is at most alpha, and each interval
+    alone covers at least ``level``. They are narrower than Bonferroni's, which guarantee joint coverage of the non-null
+    effects too. The adjusted p of the second look is given what the first one decided.
 
     Args:
         p: For each claim its two-sided p value at each look that it has reached, at most as many as looks.

@@ -1,20 +1,20 @@
 """The metrics of a grid over its knob, with the published values of the same knob below."""
 
+import math
 import textwrap
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, NullLocator
 
 from ablations.claims.contrasts import measuring_runs
-from ablations.core.formatting import axis_text, cell_text, value_text
+from ablations.core.formatting import axis_text, cell_text, is_share, value_text
 from ablations.core.statistics import mean_interval
-from ablations.figures import levels
-from ablations.figures.knob_axis import KnobAxis, number
 from ablations.figures.style import (
     FAINT,
     PAPER,
@@ -25,6 +25,7 @@ from ablations.figures.style import (
     blank,
     colours,
     few,
+    is_number,
     mark_off_axis,
     name_beside,
     off_axis,
@@ -34,9 +35,234 @@ from ablations.figures.style import (
 from ablations.literature.published_values import Published, chosen, same
 from ablations.measurements import pairs, trunks
 from ablations.measurements.measurements import Measurements
+from ablations.measurements.references import BEST, PAIRS, SAME, in_plain_words, reference, references
 from ablations.measurements.selection import as_printed
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
+
+Placed = Sequence[tuple[float | None, Cell]]  # position on the knob's axis, if it has one there, and cell
+
+_DASHES = (0, (5, 3))
+_HALF = 0.4  # of the way from a name on the axis to the next
+_NARROW = 12  # letters next to a panel
+
+
+def draw(axes: Axes, measured: Measurements, placed: Placed, metric: str, is_numeric: bool) -> list[Named]:
+    """Draws the scores of simple methods near the data: of several the best one and the constant answer.
+
+    A line goes through the panel where all cells have the same question. Sometimes the question changes with the knob,
+    such as the number of labels to learn from. Then the best of the simple methods, or the one that has the same
+    labels, is drawn at each value of the knob. Of a held-out loss it is the bar where one is kept, what counting
+    reaches.
+
+    Args:
+        axes: The panel, with the data.
+        measured: The measurements.
+        placed: The cells of the panel.
+        metric: The metric of the panel.
+        is_numeric: Whether the knob's values are numbers, so that lines may lead from one to the next.
+
+    Returns:
+        The names of the lines, to be written next to the panel.
+    """
+    level, changing = _bars(measured, placed, metric) or _methods(measured, placed, metric)
+    within, names = _through(axes, level, {method: [*at.values()] for method, at in changing.items()}, metric)
+    for method in (method for method in changing if method in within):
+        at = np.array(list(changing[method].items()))
+        if is_numeric:
+            axes.plot(*at.T, color=FAINT, lw=1, ls=_DASHES, zorder=2)
+        else:
+            axes.hlines(at[:, 1], at[:, 0] - _HALF, at[:, 0] + _HALF, color=FAINT, lw=1, ls=_DASHES, zorder=2)
+    return names
+
+
+_Levels = tuple[dict[str, float], dict[str, dict[float, float]]]  # through the panel, and by position
+
+
+def _bars(measured: Measurements, placed: Placed, metric: str) -> _Levels | None:
+    """What counting reaches; None unless a bar is kept for every cell with runs."""
+    found = {position: measured.bars(cell).get(metric) for position, cell in placed
+             if position is not None and measured.of(cell, metric)}  # fmt: skip
+    kept = {position: bar for position, bar in found.items() if bar is not None}
+    if not kept or len(kept) < len(found):
+        return None
+    heights = {position: bar.level for position, bar in sorted(kept.items())}
+    name = " or ".join(dict.fromkeys(in_plain_words(bar.floor) for bar in kept.values()))
+    return ({name: heights.popitem()[1]}, {}) if len(set(heights.values())) == 1 else ({}, {name: heights})
+
+
+def _methods(measured: Measurements, placed: Placed, metric: str) -> _Levels:
+    """What other simple methods reach: the best of those that apply to all, the constant answer, what changes."""
+    names, cells = references(metric), [cell for _, cell in placed]
+    found = {method: reference(measured, cells, name) for method, name in names.items()}
+    level = {method: known[0] for method, known in found.items() if known and known[0] == known[1]}
+    changing = {
+        method: heights
+        for method in names
+        if method not in level and (method == BEST or method.endswith(SAME))
+        if (heights := _heights(measured, placed, names[method]))
+    }
+    for method in changing:
+        level.pop(method.removesuffix(SAME), None)  # it learned from more labels than any model here
+    constant = {method: value for method, value in level.items() if method == PAIRS["majority"]}
+    others = {method: value for method, value in level.items() if method not in constant}
+    if BEST in others or (len(others) > 1 and not metric.endswith("loss")):
+        best = BEST if BEST in others else max(others, key=lambda method: others[method])
+        others = {best: others[best]}
+    return {**others, **constant}, changing
+
+
+def _heights(measured: Measurements, placed: Placed, name: str) -> dict[float, float]:
+    """The mean score at each position. It is empty if cells at one position have different questions."""
+    heights = {}
+    for position in sorted({position for position, _ in placed if position is not None}):
+        runs = [run for at, cell in placed if at == position for run in measured.of(cell, name).items()]
+        by_seed: dict[int, set[float]] = {}
+        for seed, row in runs:
+            by_seed.setdefault(seed, set()).add(round(row.value, 6))
+        if any(len(values) > 1 for values in by_seed.values()):
+            return {}
+        if by_seed:
+            heights[position] = float(np.mean([values.pop() for values in by_seed.values()]))
+    return heights
+
+
+def _through(
+    axes: Axes, level: dict[str, float], changing: dict[str, list[float]], metric: str
+) -> tuple[set[str], list[Named]]:
+    """Draws the lines that go through the panel; returns what is near enough to the data to be drawn, and its names.
+
+    Lines closer than a line of text share one name: no name lies over a point.
+    """
+    heights = {**{method: [value] for method, value in level.items()}, **changing}
+    bottom, top = axes.get_ylim()
+    reach = (0.6 if metric.endswith("loss") else 5.0) * (top - bottom)
+    near = {method: at for method, at in heights.items() if bottom - reach < min(at) and max(at) < top + reach}
+    if not near:
+        return set(), []
+    low, high = min(map(min, near.values())), max(map(max, near.values()))
+    beside = 0.04 * (max(top, high) - min(bottom, low))
+    axes.set_ylim(min(bottom, low - beside), max(top, high + beside))
+    alike: list[list[tuple[float, str]]] = []
+    for value, method in sorted((at[-1], method) for method, at in near.items()):
+        if alike and value - alike[-1][0][0] < beside:
+            alike[-1].append((value, method))
+        else:
+            alike.append([(value, method)])
+    rank = list(heights).index
+    for method in (method for method in level if method in near):
+        axes.axhline(level[method], color=FAINT, lw=1, ls=_DASHES, zorder=2)
+    return {*near}, [
+        Named(
+            sum(value for value, _ in group) / len(group),
+            _together(sorted((method for _, method in group), key=rank)),
+            FAINT,
+        )
+        for group in alike
+    ]
+
+
+def _together(methods: Sequence[str]) -> str:
+    """A name for simple methods with nearly the same score, wrapped to a margin; the page's table has them all."""
+    first = BEST if BEST in methods else methods[0]
+    more = len(methods) - 1
+    return textwrap.fill(first + (f" and {more} more" if more else ""), _NARROW)
+
+
+_MOST = 12  # ticks below a whole figure
+_SCALED = 3  # names that are numbers from which on they are to scale
+_LETTER = 0.0125  # the width of a letter of a tick, as a share of the figure's
+_LINE = 2.3  # of a line of turned names, in letters
+
+
+class KnobAxis:
+    """The values of a knob as numbers (linear or logarithmic), or as names, evenly spaced.
+
+    Three names or more that are all numbers are numbers.
+    """
+
+    def __init__(self, path: str, values: Sequence[Any], listed: Sequence[Any] = (), *, linear: bool = False) -> None:
+        """``listed`` are the values as the grid lists them: the order of names. Names that are numbers come first."""
+        self.path = path
+        self.values: list[Any] = [v for i, v in enumerate(values) if not any(same(v, before) for before in values[:i])]
+        named = [n for value in self.values if isinstance(value, str) and (n := number(value)) is not None]
+        if len(named) == len(self.values) >= _SCALED:
+            self.values = named  # variants that are called by numbers, such as lengths
+        self.is_numeric = len(self.values) > 1 and all(map(is_number, self.values))
+        if self.is_numeric:
+            self.values = sorted(self.values)
+        else:
+            places = {str(value): place for place, value in reversed(list(enumerate(listed)))}
+            numbers = {str(value): number(str(value)) for value in self.values}
+            rank = {name: math.inf if found is None else found for name, found in numbers.items()}
+            self.values.sort(key=lambda value: (rank[str(value)], places.get(str(value), len(places))))
+        self.is_log = self.is_numeric and not linear and self._is_geometric()
+
+    def _is_geometric(self) -> bool:
+        """Whether the steps are more even as ratios than as differences, over a factor of four or more."""
+        low, high = self.values[0], self.values[-1]
+        if is_share(self.path) or low <= 0 or high < 4 * low or len(self.values) < 3:
+            return False
+        unevenness = [np.std(gaps) / np.mean(gaps) for gaps in (np.diff(self.values), np.diff(np.log(self.values)))]
+        return bool(unevenness[1] < unevenness[0])
+
+    def at(self, value: Any) -> float | None:
+        """The position of a value; None if it is not on the axis."""
+        if self.is_numeric:
+            return float(value) if is_number(value) else number(str(value))
+        return next((float(i) for i, known in enumerate(self.values) if same(known, value)), None)
+
+    def format(self, axes: Axes, *, panels: int, stands_for: Mapping[float, Any] = MappingProxyType({})) -> None:
+        """Sets ticks at the values, as many as fit into one of so many panels side by side, and names the knob.
+
+        A tick at a stand-in names the published value below its own: ``stands_for``, by position.
+        """
+        if self.is_log:
+            axes.set_xscale("log")
+            axes.xaxis.set_minor_locator(NullLocator())
+        places = self.values if self.is_numeric else list(range(len(self.values)))
+        kept = places[:: max(1, -(-len(places) * panels // _MOST))] if self.is_numeric else places
+        texts = [shown(value_text(self.path, self.values[places.index(place)]), 34) for place in kept]
+        has_unit = self.is_numeric and is_share(self.path)  # once below the axis, not at every tick
+        texts = [text.removesuffix(" %") for text in texts] if has_unit else texts
+        known = {place: shown(value_text(self.path, value), 18) for place, value in stands_for.items()}
+        texts = [f"{text}\nfor {known[at]}" if at in known else text for at, text in zip(kept, texts, strict=True)]
+        axes.set_xticks(kept, self._apart(kept, texts, panels) if self.is_numeric else texts)
+        if not self.is_numeric:
+            axes.set_xlim(-0.5, len(self.values) - 0.5)
+            self._name(axes, texts, 68 // panels)
+        axes.set_xlabel(shown(axis_text(self.path)) + " (%)" * has_unit)
+
+    def _apart(self, places: Sequence[float], texts: Sequence[str], panels: int) -> list[str]:
+        """The labels of numbers without those that would lie over the one before."""
+        at = np.log(places) if self.is_log else np.asarray(places, dtype=float)
+        span, last, kept = float(at[-1] - at[0]) or 1.0, -math.inf, []
+        for place, text in zip(at, texts, strict=True):
+            has_room = (place - last) / span > _LETTER * panels * (max(map(len, text.split("\n"))) + 1)
+            last = place if has_room else last
+            kept.append(text if has_room else "")
+        return kept
+
+    def _name(self, axes: Axes, texts: list[str], room: int) -> None:
+        """Wraps tick labels that exceed their room in characters, or turns them."""
+        broken = ["\n".join(text.split(" ")) for text in texts]
+        widest = [max(map(len, text.split("\n"))) for text in broken]
+        if max((len(line) for text in texts for line in text.split("\n")), default=0) * len(texts) <= room:
+            return
+        if max(widest) * len(texts) <= room and max(text.count("\n") for text in broken) < 3:
+            axes.set_xticks(range(len(texts)), broken)
+        else:
+            turned = max(20, 5 * math.ceil(math.degrees(math.asin(min(1.0, _LINE * len(texts) / room))) / 5))
+            axes.set_xticks(range(len(texts)), texts, rotation=turned, ha="right", rotation_mode="anchor")
+
+
+def number(text: str) -> float | None:
+    """The number that a text is; None if it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
 
 _ASIDE = 0.04  # of the points of single runs from their name, next to the bar of their mean
 _LEGEND = 100  # letters next to each other in a legend
@@ -194,7 +420,7 @@ def _measured(axes: Axes, measured: Measurements, cells: Sequence[Cell], axis: K
     wrapped = textwrap.fill(shown(label), _HEIGHT)
     axes.set_ylabel(wrapped + (f"\n{named.better} is better" if named else ""), fontsize=9)
     placed = [(axis.at(cell.values[axis.path]), cell) for cell in cells]
-    beside = levels.draw(axes, measured, placed, metric, axis.is_numeric)
+    beside = draw(axes, measured, placed, metric, axis.is_numeric)
     axes.yaxis.set_major_locator(MaxNLocator(6))
     for order, at in sorted(out):
         x, values = lines[drawn[order]][at]

@@ -1,13 +1,93 @@
 """The page of systems of 2018 to 2020: their sizes over the date, and what their trainings are said to have taken."""
 
+from collections.abc import Sequence
 from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from ablations.core import store
 from ablations.core.formatting import Entry, Sheet, comma_separated, markdown, quantity
-from ablations.figures.style import svg
-from ablations.figures.systems import draw
+from ablations.figures.style import FAINT, OKABE_ITO, STYLE, blank, svg, titles
 from ablations.literature.systems import SECOND_HAND, Released, peak_share, released, told, training
 from lightning_modules.systems import SYSTEMS
+
+_TICKS = (10, 100, 1_000, 10_000, 100_000)
+_LEFT, _RIGHT, _BELOW = ((-10, 0), "right", "center"), ((10, 0), "left", "center"), ((0, -10), "center", "top")
+_ABOVE = ((0, 10), "center", "bottom")
+_PLACES = {
+    "ELMo": _BELOW,
+    "XLNet": _LEFT,
+    "ALBERT": _BELOW,
+    "DistilBERT": _RIGHT,
+}  # of names that would overlap above their marks
+
+
+def draw(systems: Sequence[Released]) -> Figure:
+    """Every printed size of every system: one column of marks a system, joined, coloured by how it reads the text.
+
+    A hollow mark is a number that the system's authors did not print.
+    """
+    kinds = list(dict.fromkeys(system.reads for system in systems))
+    hues = dict(zip(kinds, OKABE_ITO, strict=False))
+    with mpl.rc_context(STYLE):
+        figure = blank(5.4)
+        axes = figure.add_subplot()
+        for system in systems:
+            _column(axes, system, hues[system.reads])
+        _format(axes, systems)
+        marks = [Line2D([], [], color=hue, marker="o", lw=1.6, label=kind) for kind, hue in hues.items()]
+        if any(size.second_hand for system in systems for size in system.sizes):
+            hollow = {"marker": "o", "mfc": "white", "mec": FAINT, "mew": 1.5, "lw": 0}
+            marks.append(Line2D([], [], label="second hand", **hollow))
+        axes.legend(handles=marks, loc="upper left", title="reads the text", alignment="left")
+        first, last = systems[0].sizes[-1].millions, systems[-1].sizes[-1].millions
+        titles(
+            figure,
+            f"From {systems[0].name} to {systems[-1].name}, models grew by a factor of {last / first:,.0f}",
+            "Parameters as printed, at the date of the first version. ELMo's leave out its output layer.",
+        )
+    return figure
+
+
+def _column(axes: Axes, system: Released, hue: str) -> None:
+    x, sizes = system.months, sorted(size.millions for size in system.sizes)
+    axes.plot([x] * len(sizes), sizes, "-", color=hue, lw=2.2, alpha=0.45, zorder=3)
+    for size in system.sizes:
+        axes.plot(x, size.millions, "o", ms=8, mec=hue, mew=1.8, mfc="white" if size.second_hand else hue, zorder=4)
+    values = ", ".join(size.printed.rpartition(" ")[0] for size in sorted(system.sizes, key=lambda s: s.millions))
+    unit = system.sizes[0].printed.rpartition(" ")[2]
+    offset, ha, va = place = _PLACES.get(system.name, _ABOVE)
+    y = {_ABOVE: sizes[-1], _BELOW: sizes[0]}.get(place, (sizes[0] * sizes[-1]) ** 0.5)
+    name = {"xytext": offset, "textcoords": "offset points", "ha": ha, "va": va}
+    axes.annotate(f"{system.name}\n{values} {unit}", (x, y), **name, fontsize=9.5, color=hue, linespacing=1.2, zorder=6)
+
+
+def _format(axes: Axes, systems: Sequence[Released]) -> None:
+    end = systems[-1].months
+    axes.set_yscale("log")
+    axes.set_ylim(3, 700_000)
+    axes.set_xlim(-2.5, end + 1.5)
+    quarters = [month for month in range(0, end + 2) if month % 6 == 0]
+    axes.xaxis.set_major_locator(FixedLocator(quarters))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda month, _: _month(int(month))))
+    axes.yaxis.set_major_locator(FixedLocator(_TICKS))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _quantity(value)))
+    axes.set_ylabel("parameters")
+    axes.grid(visible=False, axis="x")
+
+
+def _month(months: int) -> str:
+    return f"{'January' if months % 12 == 0 else 'July'}\n{2018 + months // 12}"
+
+
+def _quantity(millions: float) -> str:
+    return f"{millions:,.0f} M" if millions < 1000 else f"{millions / 1000:,.0f} B"
+
 
 NAME = "systems"
 

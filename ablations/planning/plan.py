@@ -1,13 +1,14 @@
 """The plan of a grid at a scale: its cells, its distinct runs, their states and their cost."""
 
 import gc
+import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 import pandas as pd
 
@@ -15,7 +16,7 @@ from ablations.claims import judging
 from ablations.claims.contrasts import official
 from ablations.core.counted import counted
 from ablations.core.machine import slots
-from ablations.core.store import Records, Snapshot, name_damaged
+from ablations.core.store import Damage, Records, Snapshot, name_damaged
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.selection import as_printed, side_of
 from ablations.measurements.trunks import shared_by
@@ -25,20 +26,88 @@ from ablations.planning import filling, scales
 from ablations.planning.afterwards import measured_at, tasks_at
 from ablations.planning.cells import Layout, Values, agrees, label
 from ablations.planning.cost import ASSUMED_SPEED, Cost
-from ablations.planning.order import ordered, with_parents
 from ablations.planning.resolve import Resolver
 from ablations.planning.search import search_at, tasks_behind
-from ablations.planning.states import SETTLED, State, run_states
 from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
 from ablations.schema.grid import FIRST_SEARCH_SEED, Grid
-from ablations.schema.record import Record
+from ablations.schema.record import Outcome, Record
 from ablations.schema.run import Run
 from ablations.schema.scale import Scale
 from lightning_modules.config import ConfigError, Problem, canonical, did_you_mean, identity
 from lightning_modules.system import System
 from lightning_modules.tasks import TASKS
 from lightning_modules.zero_shot.table import ZERO_SHOT
+
+State = Outcome | Literal["stale", "newer", "missing", "orphaned"]
+
+
+SETTLED: tuple[State, ...] = ("done", "diverged", "invalid", "newer", "orphaned")  # a plan does not make these runs
+
+
+_BARREN = ("diverged", "invalid", "orphaned")  # states of runs without weights for their children
+
+
+def run_states(runs: Sequence[Run], surveyed: Mapping[str, Record | Damage]) -> dict[str, State]:
+    """Run id -> state; ``runs`` lists parents before children."""
+    sound = {run_id: record for run_id, record in surveyed.items() if isinstance(record, Record)}
+    written = {json.dumps(record.config.get("numerics"), sort_keys=True) for record in sound.values()}
+    generations = [read for text in sorted(written) if isinstance(read := json.loads(text), dict)]
+    states: dict[str, State] = {}
+    for run in runs:
+        entry = surveyed.get(run.id)
+        if isinstance(entry, Record):
+            states[run.id] = entry.outcome
+        elif isinstance(entry, Damage) and entry.flaw == "newer":
+            states[run.id] = "newer"
+        else:
+            states[run.id] = "stale" if _elsewhen(run, generations, sound) else "missing"
+            if any(states[parent] in _BARREN for parent in run.parents):
+                states[run.id] = "orphaned"  # a parent will never have weights
+    return states
+
+
+def _elsewhen(run: Run, generations: list[dict[str, int]], sound: Mapping[str, Record]) -> bool:
+    """Whether code of another numerics generation finished the same run."""
+    kin = (n for n in generations if n.keys() == run.numerics.keys() and n != run.numerics)
+    others = (run.of_generation(numerics).id for numerics in kin)
+    return any(run_id in sound and sound[run_id].final for run_id in others)
+
+
+def ordered(cells: Sequence[Cell]) -> tuple[Run, ...]:
+    """The distinct runs of cells: searches first, then seed by seed, each after its parents.
+
+    Cells with an unfinished search have no runs of their own yet.
+    """
+    distinct: dict[str, Run] = {}
+    searches = [trial for cell in cells for trial in cell.search]
+    for trials in (searches, [cell for cell in cells if cell.runs]):
+        by_seed = [{run.seed: run for run in trial.runs} for trial in trials]  # some cells have more seeds than others
+        for seed in sorted(set().union(*by_seed)):
+            for runs in by_seed:
+                if seed in runs:
+                    _put(runs[seed], distinct)
+            for trial in trials:
+                for run in trial.children:
+                    if run.seed == seed:
+                        _put(run, distinct)
+    return tuple(distinct.values())
+
+
+def with_parents(runs: Sequence[Run]) -> tuple[Run, ...]:
+    """Distinct runs in their order, each after its parents, of whatever task these are."""
+    distinct: dict[str, Run] = {}
+    for run in runs:
+        _put(run, distinct)
+    return tuple(distinct.values())
+
+
+def _put(run: Run, distinct: dict[str, Run]) -> None:
+    if run.id not in distinct:
+        for parent in run.by_role.values():
+            _put(parent, distinct)
+        distinct[run.id] = run
+
 
 OF_TASKS = "tasks"  # the key of a slice that names no axis
 _MOST_RUNS = 50_000  # half a minute of planning
@@ -326,11 +395,7 @@ def plan(grid: Grid, scale: str, *, records: Records | Snapshot | None = None, *
 def _at_look(
     resolver: Resolver, kept: Sequence[Values], look: int | None, records: Mapping[str, Record]
 ) -> tuple[tuple[Cell, ...], int]:
-    """The cells at a look, and its number: the further seeds belong to cells whose claims are open after the first.
-
-    Raises:
-        ConfigError: For a look that the grid does not have, and for the second before the first is finished.
-    """
+    """The cells at a look, and its number: the further seeds belong to cells whose claims are open after the first."""
     cells, count = resolver.cells(kept), len(resolver.looks)
     if look is not None and not 1 <= look <= count:
         several = f"looks 1 to {count}" if count > 1 else "one look. Give it a second with 'looks: [4, 8]'."
@@ -424,12 +489,7 @@ def _check_size(grid: Grid, scale: str, cells: int, seeds: int | None) -> None:
 
 
 def _with(grid: Grid, scale: str, knobs: Mapping[str, Any], kept: Sequence[Values]) -> Grid:
-    """The grid with some knobs set at a scale.
-
-    Raises:
-        ConfigError: If one of the knobs is an axis or set by an arm of the combinations that are kept, or is a part of
-            the grid's file.
-    """
+    """The grid with some knobs set at a scale."""
     parts = {*Grid.model_fields, *Scale.model_fields} - {*System.model_fields}
     chosen = {(path, value) for values in kept for path, value in values.items() if path in grid.variants}
     arms = {knob: value for path, value in sorted(chosen) for knob in grid.variants[path][value]}

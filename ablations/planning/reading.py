@@ -1,5 +1,6 @@
 """Reads and checks the file of a grid, and reports all of its problems at once."""
 
+import itertools
 import math
 import re
 from pathlib import Path
@@ -7,11 +8,38 @@ from typing import Any
 
 from ablations.core import strict_yaml
 from ablations.core.strict_yaml import Document
+from ablations.literature.published_values import same
 from ablations.planning import asked_claims, filling, ladder, scales
-from ablations.planning.checks import conclusion_checks, grid_checks, search_checks, variant_checks
+from ablations.planning.checks import conclusion_checks, grid_checks, search_checks
 from ablations.planning.shapes import keyed, shaped
-from ablations.schema.grid import Grid
+from ablations.schema.grid import SYSTEM_AXIS, Grid
 from lightning_modules.config import ConfigError, did_you_mean
+
+
+def axes(grid: Grid, document: Document) -> None:
+    """Adds the problems with names of axes of variants, which need not be knobs."""
+    for axis in grid.variants:
+        if "." in axis or axis == SYSTEM_AXIS:
+            document.slip(("variants", axis), "an axis of variants needs a name without a dot other than 'system'", ())
+        elif axis not in grid.axes:
+            document.slip(("variants", axis), "is not an axis of this grid.", grid.axes)
+
+
+def stand_ins(grid: Grid, document: Document) -> None:
+    """Adds the problems with values that replace those of variants at a scale."""
+    values: dict[str, list[Any]] = {}
+    for knobs in itertools.chain(*(named.values() for named in grid.variants.values())):
+        for path, value in knobs.items():
+            values.setdefault(path, []).append(value)
+    for name, scale in (grid.scales if values else {}).items():  # a ladder that is wrong has given no variants
+        for path, pairs in scale.variants.items():
+            where = ("scales", name, "variants", path)
+            if path not in values:
+                document.slip(where, "is a knob of no variant.", values)
+            for n, (value, _) in enumerate(pairs if path in values else ()):
+                if not any(same(value, one) for one in values[path]):
+                    some = ", ".join(dict.fromkeys(map(str, values[path])))
+                    document.complain((*where, n), f"no variant has the value {value}. They have {some}.")
 
 
 def checked(file: Path) -> Grid:
@@ -41,8 +69,8 @@ def checked(file: Path) -> Grid:
 
 
 _CHECKS = (
-    variant_checks.axes,
-    variant_checks.stand_ins,
+    axes,
+    stand_ins,
     grid_checks.names,
     search_checks.names,
     grid_checks.references,

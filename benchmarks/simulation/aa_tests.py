@@ -1,5 +1,6 @@
 """A/A tests: identical variants under different names, judged by the code that judges published claims."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ablations.claims import judging
-from ablations.core.power import detectable, standard_error
+from ablations.core.power import detectable
 from ablations.measurements.measurements import Measurements
 from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
@@ -23,7 +24,7 @@ GRIDS = 1_000
 SEEDS = LOOKS.n[-1]
 NOISE = 0.03  # nats, standard deviation of a run
 _METRIC, _AXIS, _LOSS = "heldout.loss", "variant", 4.6
-_DETECTABLE = detectable(standard_error(NOISE, SEEDS, SEEDS), 2 * (SEEDS - 1))
+_DETECTABLE = detectable(NOISE * math.sqrt(2 / SEEDS), 2 * (SEEDS - 1))
 
 
 @dataclass(frozen=True)

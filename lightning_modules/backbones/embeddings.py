@@ -114,11 +114,7 @@ class Embeddings(nn.Module):
 
     @staticmethod
     def _language(table: nn.Embedding, numbers: Int[Tensor, "b t"] | None) -> Float[Tensor, "b t e"]:
-        """The embeddings of languages; zero where none is to be added.
-
-        Raises:
-            Unsupported: Where nothing is said of languages: a model that learned with them reads worse without.
-        """
+        """The embeddings of languages; zero where none is to be added."""
         if numbers is None:
             raise Unsupported(
                 f"the batch does not name the language of its rows, and the model has embeddings of "

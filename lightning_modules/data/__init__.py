@@ -11,10 +11,11 @@ from lightning_modules.data.corpora.registry import CORPORA, Corpus
 from lightning_modules.data.formats.input_format import InputFormat
 from lightning_modules.data.formats.pairs import PairSequences
 from lightning_modules.data.formats.running_text import Sequences
-from lightning_modules.data.pins import DataMismatch, fingerprints, fingerprints_of
+from lightning_modules.data.pins import fingerprints, fingerprints_of
 from lightning_modules.data.settings import Data
 from lightning_modules.data.store import TokenStore, open_store
 from lightning_modules.data.text.tokenizer import Tokenizer, Vocabulary
+from lightning_modules.pins import DataMismatch
 
 __all__ = [
     "CORPORA",

@@ -46,11 +46,7 @@ def open_annotated(data: Data, split: Split, reads: Iterable[Annotation]) -> Tok
 
 
 def _marks(store: TokenStore, data: Data, split: Split, by: Annotator, title: str) -> np.ndarray:
-    """The marks of a store ``[n]``.
-
-    Raises:
-        ValueError: When the text is not that of the store.
-    """
+    """The marks of a store ``[n]``."""
     parts = []
     encoder = Encoder(tokenizer_file(data), data.tokenizer.kind)
     progress, words = Progress(f"annotation of {' + '.join(data.corpora)} ({split}): {title}"), 0

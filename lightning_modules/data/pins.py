@@ -5,28 +5,23 @@ parts as ``Corpus.documents`` returns them: cleaned and split into sentences. Pl
 """
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from lightning_modules import cached
+from lightning_modules import cached, pins
 from lightning_modules.config import ConfigError, identity
 from lightning_modules.data.corpora import cipher, json_lines, made, made_pairs, parallel
 from lightning_modules.data.corpora.own_text import hub_place, text_files
 from lightning_modules.data.corpora.registry import corpus
 from lightning_modules.data.corpora.sources import Split
 from lightning_modules.data.settings import Data
-from lightning_modules.files import version, write_atomically
+from lightning_modules.files import version
 from lightning_modules.places import cache, note_elsewhere
 
-_PINS = Path(__file__).with_name("pins.json")
+PINS = Path(__file__).with_name("pins.json")
 _LINES = 2  # how files are cut into lines: it grows whenever the same files can give another text
-
-
-class DataMismatch(ConfigError):
-    """The text differs from the pinned one."""
 
 
 @dataclass
@@ -69,29 +64,24 @@ def _measured(name: str, split: Split) -> Part:
     return meter.part
 
 
+def entry(name: str) -> dict[str, dict[str, Any]]:
+    """Reads a whole corpus and returns its pin."""
+    return {split: asdict(part) for split, part in measured(name).items()}
+
+
 def pinned() -> dict[str, dict[str, Part]]:
     """The committed pins: corpus -> part -> fingerprint."""
-    return _parts(json.loads(_PINS.read_text(encoding="utf-8")) if _PINS.is_file() else {})
+    return _parts(pins.read(PINS))
 
 
 def _parts(stored: dict[str, dict[str, dict]]) -> dict[str, dict[str, Part]]:
     return {name: {split: Part(**part) for split, part in parts.items()} for name, parts in stored.items()}
 
 
-def pin(names: Iterable[str]) -> None:
-    """Measures corpora and writes their pins into ``pins.json``."""
-    pins = {name: {split: asdict(part) for split, part in parts.items()} for name, parts in pinned().items()}
-    for name in names:
-        pins[name] = {split: asdict(part) for split, part in measured(name).items()}
-    content = json.dumps(dict(sorted(pins.items())), indent=2) + "\n"
-    write_atomically(_PINS, lambda file: file.write(content.encode()))
-
-
 def expected(name: str) -> dict[str, Part]:
     """The fingerprints of a corpus's parts: its pins, or, for the user's own corpus, measured once and cached."""
-    pins = pinned()
-    if name in pins:
-        return pins[name]
+    if name in (known := pinned()):
+        return known[name]
     try:
         path = _place(name)
     except ConfigError:  # no file matches
@@ -100,13 +90,9 @@ def expected(name: str) -> dict[str, Part]:
         path = _by_name(name)
 
     def measure(file: BinaryIO) -> None:
-        cached.put_json(file, _as_json(measured(name)))
+        cached.put_json(file, entry(name))
 
     return _parts({name: cached.kept(path, measure, cached.get_json)})[name]
-
-
-def _as_json(parts: dict[str, Part]) -> dict[str, dict[str, Any]]:
-    return {split: asdict(part) for split, part in parts.items()}
 
 
 def keep_by_name(name: str) -> None:
@@ -117,9 +103,9 @@ def keep_by_name(name: str) -> None:
     """
     if name in pinned():
         return
-    parts = expected(name)
+    parts = {split: asdict(part) for split, part in expected(name).items()}
     with cached.locked(_by_name(name)):
-        cached.write(_by_name(name), lambda file: cached.put_json(file, _as_json(parts)))
+        cached.write(_by_name(name), lambda file: cached.put_json(file, parts))
     cached.digest(_by_name(name))  # for `cached.noting`
 
 
@@ -193,14 +179,6 @@ def check(name: str, split: Split, actual: Part) -> None:
     Raises:
         DataMismatch: Naming both.
     """
-    pinned_part = expected(name)[split]
-    if actual != pinned_part:
-        raise DataMismatch(
-            [
-                f"the text of '{name}' ({split}) is not the pinned one: sha256 {actual.sha256[:16]}, "
-                f"{actual.documents:,} documents, {actual.words:,} words instead of {pinned_part.sha256[:16]}, "
-                f"{pinned_part.documents:,} documents, {pinned_part.words:,} words. Check the versions of the files, "
-                "gensim and sentencex: results on another text do not compare. To pin the new text: "
-                f"python -m lightning_modules.data.pin {name}"
-            ]
-        )
+    advice = "Check the versions of the files, gensim and sentencex: results on another text do not compare. "
+    advice += f"To pin the new text: python -m lightning_modules.pin corpus {name}"
+    pins.compare(f"the documents of '{name}' ({split})", actual, expected(name)[split], advice)

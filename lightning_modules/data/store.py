@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from lightning_modules import cached
-from lightning_modules.batch import Annotation
+from lightning_modules.batch import Annotation, Tokens
 from lightning_modules.config import ConfigError, identity
 from lightning_modules.data import pins
 from lightning_modules.data.corpora.registry import corpus
@@ -116,6 +116,25 @@ class TokenStore:
             for name, marks in self.marks.items()
         }
 
+    def framed(
+        self, indices: np.ndarray, source: np.ndarray, separator: np.ndarray, real: np.ndarray, segment: np.ndarray
+    ) -> Tokens:
+        """Sequences with these numbers, as rows of the tokens at places of the text ``[b t]``, after [CLS].
+
+        Args:
+            indices: Their numbers ``[b]``.
+            source: The place of each position's token ``[b t]``.
+            separator: Which positions are [SEP] ``[b t]``.
+            real: Which are no padding ``[b t]``.
+            segment: The segment of each ``[b t]``.
+        """
+        ids = self.ids[np.clip(source, 0, len(self.ids) - 1)].astype(np.int64)
+        ids[~real], ids[separator], ids[:, 0] = self.vocabulary.pad, self.vocabulary.sep, self.vocabulary.cls
+        special = separator | ~real
+        special[:, 0] = True
+        marks = self.marks_at(source, ~special)
+        return Tokens.of(ids, special, real, indices, {"segment": segment}, marks=marks)
+
     @property
     def document_starts(self) -> np.ndarray:
         """Start of each document in ``ids``, and the end ``[documents + 1]``."""
@@ -194,11 +213,7 @@ def _learnt_from(data: Data) -> dict[str, str]:
 
 
 def _tokenizer_text(settings: tokenizer.Tokenizer) -> Iterator[str]:
-    """The sentences for training a tokenizer; of long texts a fixed sample of the documents.
-
-    Raises:
-        DataMismatch: At the end of a corpus whose text differs from its pin, before training.
-    """
+    """The sentences for training a tokenizer; of long texts a fixed sample of the documents."""
     share = tokenizer.TRAINING_WORDS / sum(pins.expected(name)["train"].words for name in settings.corpora)
     for name in settings.corpora:
         meter = pins.Meter()

@@ -10,16 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 
-from lightning_modules.batch import Encoded, Example
 from lightning_modules.config import ConfigError
-from lightning_modules.data.order.heldout import HeldOutStream
-from lightning_modules.measures.final_metrics import each
-from lightning_modules.objectives.language_model import NEXT
-from lightning_modules.objectives.objective import own_heads
-from lightning_modules.training.pretrain import Pretrain
 
 Losses = Mapping[int, np.ndarray]  # context -> nats of each token, the same tokens at every context
 
@@ -96,22 +88,3 @@ def _in_common(group: Mapping[str, Losses]) -> tuple[list[int], int]:
     if wrong:
         raise ConfigError(wrong)
     return wanted, int(np.prod(shapes.pop()))
-
-
-def losses_by_token(module: Pretrain, heldout: HeldOutStream, bf16: bool) -> np.ndarray:
-    """The nats of each token of a held-out stream ``[rows, width]``, the same tokens however it is read.
-
-    For a context of exactly c tokens, itself excluded, read segments of one position with a context of c - 1.
-    """
-    rows, parts = heldout.reading.rows, []
-    lm = module.objectives.lm
-    assert lm is not None, "a stream is read by a language model"
-
-    def add(encoded: Encoded, example: Example) -> None:
-        logits, target = lm.logits(own_heads(module.heads, "lm"), encoded, example), example.targets[NEXT]
-        nats = F.cross_entropy(logits.float(), target.ids, reduction="none")
-        parts.append(nats.double().cpu().numpy().reshape(rows, -1))
-
-    with torch.no_grad():
-        each(module, heldout, bf16, add)
-    return np.concatenate(parts, axis=1)

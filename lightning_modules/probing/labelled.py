@@ -11,8 +11,8 @@ import numpy as np
 from lightning_modules.config import identity
 from lightning_modules.data.settings import Data
 from lightning_modules.draws import permutation
-from lightning_modules.probing import pins
 from lightning_modules.probing.parts import Parts, kept
+from lightning_modules.probing.sets import PINS
 from lightning_modules.tasks.shapes.texts import TextExamples, Texts
 from lightning_modules.tasks.task import SPLITS, Split, Task
 
@@ -65,7 +65,7 @@ class Labelled:
     def fingerprint(self) -> str:
         """The fingerprint of its examples; pinned ones are not opened."""
         sizes = [MOST.get((self.name, split)) for split in SPLITS]
-        return identity([pins.fingerprint(self.name), *sizes, LAST_WORDS.get(self.name)])
+        return identity([PINS.fingerprint(self.name), *sizes, LAST_WORDS.get(self.name)])
 
     def examples(self, data: Data) -> Parts:
         """The training and the test examples.
@@ -76,7 +76,8 @@ class Labelled:
         return kept(self.name, self.fingerprint(), lambda: Parts(self._part("train"), self._part("dev")))
 
     def _part(self, split: Split) -> TextExamples:
-        examples, most = pins.checked(self.name, split), MOST.get((self.name, split))
+        examples, most = PINS.checked(self.name, split), MOST.get((self.name, split))
+        assert isinstance(examples, TextExamples)
         if most is not None and most < len(examples):
             examples = examples.take(np.sort(permutation(0, f"probe {self.name} {split}", 0, len(examples))[:most]))
         if words := LAST_WORDS.get(self.name):

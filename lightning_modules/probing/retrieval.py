@@ -29,8 +29,9 @@ from lightning_modules.config import identity
 from lightning_modules.data.corpora import parallel
 from lightning_modules.data.corpora.registry import corpus
 from lightning_modules.data.corpora.sources import Origin
-from lightning_modules.data.pins import DataMismatch, fingerprints_of
+from lightning_modules.data.pins import fingerprints_of
 from lightning_modules.data.settings import Data
+from lightning_modules.pins import DataMismatch
 from lightning_modules.probing.parts import Parts, TooFewExamples, kept
 from lightning_modules.tasks.shapes.texts import TextExamples, Texts
 

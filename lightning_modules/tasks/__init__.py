@@ -1,6 +1,6 @@
 """Downstream tasks: data sets, how they are read and scored, and fine-tuning settings.
 
-A data set of a known shape is one row of ``TASKS`` and a pin from ``python -m lightning_modules.tasks.pin NAME``.
+A data set of a known shape is one row of ``TASKS`` and a pin from ``python -m lightning_modules.pin task NAME``.
 
 >>> from lightning_modules.tasks import TASKS
 >>> TASKS["cola"].main

@@ -5,9 +5,9 @@ several batches, each window is sorted by length and cut into batches, and the b
 an epoch may be short; each example is seen once per epoch.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -130,67 +130,35 @@ def _cut(numbers: np.ndarray, size: int) -> list[np.ndarray]:
     return [numbers[start : start + size] for start in range(0, len(numbers), size)]
 
 
-class Spelt:
-    """The items of a split with the characters of their words.
+class Changed:
+    """The items of a split with something changed in each batch.
 
     Attributes:
         inputs: The items.
-        vocabulary: The pieces.
+        change: Changes a batch of them.
     """
 
-    def __init__(self, inputs: Inputs, vocabulary: Vocabulary) -> None:
-        self.inputs, self.vocabulary = inputs, vocabulary
+    def __init__(self, inputs: Inputs, change: Callable[[Example], Example]) -> None:
+        self.inputs, self.change = inputs, change
         self.examples, self.sizes = inputs.examples, inputs.sizes
 
     def __len__(self) -> int:
         return len(self.inputs)
 
     def batch(self, indices: np.ndarray) -> Example:
-        """The items with these numbers, spelt."""
-        example = self.inputs.batch(indices)
-        return replace(example, inputs=spelt(example.inputs, self.vocabulary))
+        """The items with these numbers, changed."""
+        return self.change(self.inputs.batch(indices))
 
 
-class InLanguage:
-    """The items of a split with the number of their language, for a model that has embeddings of languages.
-
-    Attributes:
-        inputs: The items.
-        number: That of the language; `NO_LANGUAGE` to leave it out.
-    """
-
-    def __init__(self, inputs: Inputs, number: int) -> None:
-        self.inputs, self.number = inputs, number
-        self.examples, self.sizes = inputs.examples, inputs.sizes
-
-    def __len__(self) -> int:
-        return len(self.inputs)
-
-    def batch(self, indices: np.ndarray) -> Example:
-        """The items with these numbers, at every position that of the language."""
-        example = self.inputs.batch(indices)
-        example.inputs.tables[TABLE] = torch.full_like(example.inputs.ids, self.number)
-        return example
+def _spelt(vocabulary: Vocabulary, example: Example) -> Example:
+    """With the characters of its words."""
+    return replace(example, inputs=spelt(example.inputs, vocabulary))
 
 
-class WithNeighbours:
-    """The items of a split that also ask a language model for the neighbours of all pieces.
-
-    Attributes:
-        inputs: The items.
-        language_model: The objective.
-    """
-
-    def __init__(self, inputs: Inputs, language_model: LanguageModel) -> None:
-        self.inputs, self.language_model = inputs, language_model
-        self.examples, self.sizes = inputs.examples, inputs.sizes
-
-    def __len__(self) -> int:
-        return len(self.inputs)
-
-    def batch(self, indices: np.ndarray) -> Example:
-        """The items with these numbers, with the targets of both."""
-        return self.language_model.asked(self.inputs.batch(indices))
+def _in_language(number: int, example: Example) -> Example:
+    """With the number of its language at every position; `NO_LANGUAGE` leaves it out."""
+    example.inputs.tables[TABLE] = torch.full_like(example.inputs.ids, number)
+    return example
 
 
 @dataclass(eq=False, repr=False)
@@ -265,8 +233,8 @@ class TaskData(pl.LightningDataModule):
     def shown(self, split: Split) -> Inputs:
         """The items of a split as the model reads them."""
         inputs = self.train if split == "train" else self.dev
-        inputs = Spelt(inputs, self.encoder.vocabulary) if self.characters else inputs
-        return InLanguage(inputs, self.languages[split]) if self.languages else inputs
+        inputs = Changed(inputs, partial(_spelt, self.encoder.vocabulary)) if self.characters else inputs
+        return Changed(inputs, partial(_in_language, self.languages[split])) if self.languages else inputs
 
     def score(self, outputs: list[np.ndarray]) -> Scored:
         """Scores the outputs of each dev item, in the order of `val_dataloader`."""
@@ -284,7 +252,7 @@ class TaskData(pl.LightningDataModule):
         """The training batches of all epochs."""
         settings, lm = self.settings, self.language_model
         shown = self.shown("train")
-        inputs = shown if lm is None else WithNeighbours(shown, lm)
+        inputs = shown if lm is None else Changed(shown, lm.asked)
         feeding = Feeding.of(self.trainer)
         return Batches(inputs, self.seed, settings.epochs, settings.batch_size, settings.steps, feeding)
 

@@ -12,22 +12,20 @@ import hashlib
 import inspect
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from lightning_modules import cached
+from lightning_modules import cached, pins
 from lightning_modules.config import ConfigError, canonical, identity
-from lightning_modules.data.pins import DataMismatch
-from lightning_modules.files import version, write_atomically
+from lightning_modules.files import version
 from lightning_modules.places import cache, note_elsewhere
 from lightning_modules.tasks import readers, shapes
 from lightning_modules.tasks.shapes.shape import Examples
 from lightning_modules.tasks.table import task_named
 from lightning_modules.tasks.task import SPLITS, Split, Task
 
-_PINS = Path(__file__).with_name("pins.json")
 _ROW = "row"  # the definition, in the entry of a task
 
 
@@ -49,26 +47,6 @@ class Part:
 def measured(task: Task) -> dict[str, Part]:
     """Reads a task and returns the fingerprints of its two splits."""
     return {split: Part.of(task.examples(split)) for split in SPLITS}
-
-
-def pinned() -> dict[str, dict[str, Part]]:
-    """The committed pins: task -> split -> fingerprint."""
-    parts = {name: {split: entry[split] for split in SPLITS if split in entry} for name, entry in _entries().items()}
-    return {name: {split: Part(**part) for split, part in found.items()} for name, found in parts.items() if found}
-
-
-def _entries() -> dict[str, dict[str, Any]]:
-    return json.loads(_PINS.read_text(encoding="utf-8")) if _PINS.is_file() else {}
-
-
-def pin(names: Iterable[str]) -> None:
-    """Reads tasks and writes their pins into ``pins.json``."""
-    entries = _entries()
-    for name in names:
-        parts = measured(task_named(name))
-        entries[name] = entries.get(name, {}) | {split: asdict(part) for split, part in parts.items()}
-    content = json.dumps(dict(sorted(entries.items())), indent=2) + "\n"
-    write_atomically(_PINS, lambda file: file.write(content.encode()))
 
 
 def definition(task: Task) -> dict[str, Any]:
@@ -134,68 +112,6 @@ def described(value: Any) -> Any:
     raise Opaque(f"a {type(value).__name__}")
 
 
-def expected(name: str) -> dict[str, Part]:
-    """The fingerprints of a task's splits: its pins, or, for a task without a pin, measured and cached."""
-    return pinned().get(name) or found(task_named(name))
-
-
-def found(task: Task) -> dict[str, Part]:
-    """The fingerprints of a task's splits as its data are now, computed once while nothing they follow from changes.
-
-    Files in the cache are of rows whose reader and shape are this package's. A reader of one's own may read anything:
-    its examples are read once a process, and again where its files change or its examples turn out to be others.
-    """
-    kept = _kept(task) if task.origin else None
-    if not kept:
-        note_elsewhere(task.name)
-    if task.origin is None:
-        return measured(task)
-    if kept:
-
-        def measure(file: BinaryIO) -> None:
-            cached.put_json(file, {split: asdict(part) for split, part in measured(task).items()})
-
-        return {split: Part(**part) for split, part in cached.kept(kept, measure, cached.get_json).items()}
-    known = _read.get(id(task))
-    if known is None or known[1] != _versions(task):
-        known = _read[id(task)] = (task, _versions(task), measured(task))
-    return known[2]
-
-
-# id -> row, which keeps its id from being that of another; the versions of its files; the fingerprints
-_read: dict[int, tuple[Task, list[list[str | int]], dict[str, Part]]] = {}
-
-
-def _forget(task: Task) -> None:
-    """Forgets what `found` keeps of a task."""
-    _read.pop(id(task), None)
-    if kept := _kept(task):
-        cached.remove(kept)
-
-
-def at_hand(name: str) -> bool:
-    """Whether the fingerprint of a task is available: it is pinned, was measured before, or its files exist."""
-    task = task_named(name)
-    if name in pinned() or task.origin is None or ((kept := _kept(task)) and cached.is_sound(kept)):
-        return True
-    return all(task.origin.find(split) for split in SPLITS)
-
-
-def _kept(task: Task) -> Path | None:
-    """Where the fingerprint of a task is cached; None where only reading shows whether its examples have changed."""
-    reader: Any = task.rows
-    is_known = definition(task) == _entries().get(task.name, {}).get(_ROW)
-    ours = zip((type(reader), type(task.shape)), (readers, shapes), strict=True)
-    if not is_known and not all(kind.__module__.startswith(f"{package.__name__}.") for kind, package in ours):
-        return None
-    try:
-        read = f"{reader.__module__}.{reader.__qualname__}" if inspect.isfunction(reader) else described(reader)
-    except Opaque:
-        return None
-    state = [task.name, read, definition(task), _code(), _versions(task)]
-    return cache() / "fingerprints" / f"task-{identity(state)[:24]}.json"
-
-
 def _versions(task: Task) -> list[list[str | int]]:
     """`version` of the files of a task; of a folder those of all files below it."""
     places = [path for split in SPLITS for path in task.origin.find(split)] if task.origin else []
@@ -212,45 +128,118 @@ def _code() -> str:
     return digest.hexdigest()
 
 
-def fingerprint(name: str) -> str:
-    """The fingerprint of a task; the data of pinned tasks are not opened.
+# id -> row, which keeps its id from being that of another; the versions of its files; the fingerprints
+_read: dict[int, tuple[Task, list[list[str | int]], dict[str, Part]]] = {}
 
-    Raises:
-        ConfigError: For an unknown task.
+
+@dataclass(frozen=True)
+class Pins:
+    """The pins of a table of tasks.
+
+    Attributes:
+        kind: What ``python -m lightning_modules.pin`` calls one of the table.
+        path: Their file.
+        named: Returns the task of a name; raises ConfigError for an unknown one.
     """
-    return identified(task_named(name), expected(name), _entries().get(name, {}))
 
+    kind: str
+    path: Path
+    named: Callable[[str], Task]
 
-def identified(task: Task, parts: Mapping[str, Part], entry: Mapping[str, Any]) -> str:
-    """The fingerprint of a task from those of its splits, and from its definition if its pin has another or none."""
-    row, examples = definition(task), {split: part.sha256 for split, part in parts.items()}
-    return identity(examples if row == entry.get(_ROW) else {**examples, _ROW: row})
+    def pinned(self) -> dict[str, dict[str, Part]]:
+        """The committed pins: task -> split -> fingerprint."""
+        entries = pins.read(self.path).items()
+        return {
+            name: {split: Part(**entry[split]) for split in SPLITS} for name, entry in entries if SPLITS[0] in entry
+        }
 
+    def entry(self, name: str) -> dict[str, dict[str, Any]]:
+        """Reads a task and returns its pin, with the definition that its pin has, if any."""
+        parts = {split: asdict(part) for split, part in measured(self.named(name)).items()}
+        return pins.read(self.path).get(name, {}) | parts
 
-def checked(name: str, split: Split) -> Examples:
-    """The examples of a split, checked against their pin.
+    def expected(self, name: str) -> dict[str, Part]:
+        """The fingerprints of a task's splits: its pins, or, for a task without a pin, measured and cached."""
+        return self.pinned().get(name) or self.found(self.named(name))
 
-    Raises:
-        DataMismatch: When they differ from the pin, naming both.
-        ConfigError: When they are missing.
-    """
-    examples = task_named(name).examples(split)
-    actual, before = Part.of(examples), expected(name)[split]
-    if actual == before:
+    def found(self, task: Task) -> dict[str, Part]:
+        """The fingerprints of a task's splits as its data are now, kept while what they follow from is the same.
+
+        Files in the cache are of rows whose reader and shape are this package's. A reader of one's own may read
+        anything: its examples are read once a process, and again where its files or its examples change.
+        """
+        kept = self._kept(task) if task.origin else None
+        if not kept:
+            note_elsewhere(task.name)
+        if task.origin is None:
+            return measured(task)
+        if kept:
+
+            def measure(file: BinaryIO) -> None:
+                cached.put_json(file, {split: asdict(part) for split, part in measured(task).items()})
+
+            return {split: Part(**part) for split, part in cached.kept(kept, measure, cached.get_json).items()}
+        known = _read.get(id(task))
+        if known is None or known[1] != _versions(task):
+            known = _read[id(task)] = (task, _versions(task), measured(task))
+        return known[2]
+
+    def _forget(self, task: Task) -> None:
+        """Forgets what `found` keeps of a task."""
+        _read.pop(id(task), None)
+        if kept := self._kept(task):
+            cached.remove(kept)
+
+    def at_hand(self, name: str) -> bool:
+        """Whether the fingerprint of a task is available: it is pinned, was measured before, or its files exist."""
+        task = self.named(name)
+        if name in self.pinned() or task.origin is None or ((kept := self._kept(task)) and cached.is_sound(kept)):
+            return True
+        return all(task.origin.find(split) for split in SPLITS)
+
+    def _kept(self, task: Task) -> Path | None:
+        """Where the fingerprint of a task is cached; None where only reading shows whether its examples changed."""
+        reader: Any = task.rows
+        is_known = definition(task) == pins.read(self.path).get(task.name, {}).get(_ROW)
+        ours = zip((type(reader), type(task.shape)), (readers, shapes), strict=True)
+        if not is_known and not all(kind.__module__.startswith(f"{package.__name__}.") for kind, package in ours):
+            return None
+        try:
+            read = f"{reader.__module__}.{reader.__qualname__}" if inspect.isfunction(reader) else described(reader)
+        except Opaque:
+            return None
+        state = [task.name, read, definition(task), _code(), _versions(task)]
+        return cache() / "fingerprints" / f"task-{identity(state)[:24]}.json"
+
+    def fingerprint(self, name: str) -> str:
+        """The fingerprint of a task; the data of pinned tasks are not opened.
+
+        Raises:
+            ConfigError: For an unknown task.
+        """
+        row = definition(self.named(name))
+        examples = {split: part.sha256 for split, part in self.expected(name).items()}
+        return identity(examples if row == pins.read(self.path).get(name, {}).get(_ROW) else {**examples, _ROW: row})
+
+    def checked(self, name: str, split: Split) -> Examples:
+        """The examples of a split, checked against their pin.
+
+        Raises:
+            DataMismatch: When they differ from the pin, naming both.
+            ConfigError: When they are missing.
+        """
+        examples = self.named(name).examples(split)
+        actual, before = Part.of(examples), self.expected(name)[split]
+        state, advice = "planned", "They changed after the run was planned: plan it again"
+        if name in self.pinned():
+            state, advice = "pinned", "Scores on another version of the data set do not compare with those recorded."
+            advice += f" To pin these examples: python -m lightning_modules.pin {self.kind} {name}"
+        elif actual != before:
+            self._forget(self.named(name))
+        pins.compare(f"the examples of '{name}' ({split})", actual, before, advice, state)
         return examples
-    is_pinned = name in pinned()
-    if not is_pinned:
-        _forget(task_named(name))
-    advice = (
-        "Scores on another version of the data set do not compare with those recorded. To pin these examples: "
-        f"python -m lightning_modules.tasks.pin {name}"
-        if is_pinned
-        else "They changed after the run was planned: plan it again"
-    )
-    raise DataMismatch(
-        [
-            f"the examples of '{name}' ({split}) are not the {'pinned' if is_pinned else 'planned'} ones: sha256 "
-            f"{actual.sha256[:16]}, {actual.examples:,} examples, {actual.words:,} words instead of "
-            f"{before.sha256[:16]}, {before.examples:,} examples, {before.words:,} words. {advice}"
-        ]
-    )
+
+
+TASK_PINS = Pins("task", Path(__file__).with_name("pins.json"), task_named)
+expected, found, at_hand = TASK_PINS.expected, TASK_PINS.found, TASK_PINS.at_hand
+fingerprint, checked = TASK_PINS.fingerprint, TASK_PINS.checked

@@ -114,11 +114,7 @@ class Pretrain(pl.LightningModule):
         return share(terms, example.counts, self)
 
     def _teacher(self, example: Example) -> Taught:
-        """What the teacher makes of a batch.
-
-        Raises:
-            ConfigError: Without one.
-        """
+        """What the teacher makes of a batch."""
         if not self._teachers:
             text = "needs a model with weights: give the module one by `teach`, or `fit` its weights as `teacher`"
             raise ConfigError([Problem("objectives.distillation.teacher", text)])

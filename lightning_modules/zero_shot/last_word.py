@@ -9,38 +9,36 @@ word and is not filtered out.
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
-from lightning_modules.config import identity
-from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.generation.language_model import LanguageModelOf
 from lightning_modules.generation.scoring import continuations, hits, split
 from lightning_modules.system import System
 from lightning_modules.words import is_part
 from lightning_modules.zero_shot.function_words import FUNCTION_WORDS, is_content, words_of
 from lightning_modules.zero_shot.settings import Measurement
-from lightning_modules.zero_shot.sources import Source
-from lightning_modules.zero_shot.task import PIECES, Asking, Found, ZeroShot, share
+from lightning_modules.zero_shot.sources import OfSource, Source
+from lightning_modules.zero_shot.task import PIECES, Asking, Found, share
 
 _RECIPE = 1  # raise when the same texts would be presented otherwise
 _ROWS = 32  # prompts of a forward pass
 
 
 @dataclass(frozen=True)
-class LastWord(ZeroShot):
+class LastWord(OfSource):
     """Passages whose last word is predicted.
 
     Attributes:
-        texts: Passages with their last words.
+        own: Passages with their last words.
     """
 
     name: str
     title: str
     source: str
-    texts: Source
+    own: Source
     licence: str = ""
 
     metrics: ClassVar[dict[str, str]] = {
@@ -53,28 +51,16 @@ class LastWord(ZeroShot):
         "majority": "majority class",
         "frequent": "most frequent content word of the passage",
     }
+    recipe: ClassVar[tuple[Any, ...]] = (_RECIPE,)
     recipes: ClassVar[dict[str, int]] = {"byte_bpe": 2, "unigram": 2}  # which may cut a space or a letter off a word
 
-    @property
-    def origin(self) -> Origin:
-        return self.texts.origin
-
-    def fingerprint(self) -> str:
-        return identity([_RECIPE, self.texts.pin().sha256])
-
-    def check(self) -> None:
-        self.texts.texts()
-
-    def at_hand(self) -> bool:
-        return True  # its pin is part of the project
-
     def positions(self, system: System, settings: Measurement) -> float:
-        pin = self.texts.pin()
+        pin = self.own.pin()
         each = min(PIECES * pin.words / pin.texts, system.format.sequence_length)
         return 3.0 * each * pin.texts * share(settings, pin.texts)  # the words, whether they are hit, first tokens
 
     def ask(self, asking: Asking) -> Found:
-        texts = self.texts.texts()[: asking.settings.examples]
+        texts = self.own.texts()[: asking.settings.examples]
         pairs = [(passage, word) for passage, _, word in (asking.flat(text).rpartition(" ") for text in texts)]
         model, windows = asking.model, asking.windows
         prompts, words = zip(*(split(model, passage, word) for passage, word in pairs), strict=True)

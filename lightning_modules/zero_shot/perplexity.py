@@ -13,18 +13,16 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from lightning_modules.config import identity
 from lightning_modules.data import Data, open_store
 from lightning_modules.data.baselines.bigram import MOST_TOKENS
 from lightning_modules.data.baselines.kneser_ney import NGrams
 from lightning_modules.data.baselines.ngrams import Counted
-from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.generation.language_model import reads_whole
 from lightning_modules.system import System
 from lightning_modules.zero_shot import stretches
 from lightning_modules.zero_shot.detokenise import natural
 from lightning_modules.zero_shot.settings import Measurement
-from lightning_modules.zero_shot.sources import Source
+from lightning_modules.zero_shot.sources import OfSource, Source
 from lightning_modules.zero_shot.task import PIECES, SAME_TOKENS, Asking, Found, OfRun, ZeroShot, share
 
 _RECIPE = 1  # raise when the same texts would be presented otherwise
@@ -110,38 +108,27 @@ def _metrics(
 
 
 @dataclass(frozen=True)
-class WikiText(RunningText):
+class WikiText(RunningText, OfSource):
     """Articles of WikiText, read as natural text.
 
     Attributes:
-        articles: The articles in WikiText's tokens.
+        own: The articles in WikiText's tokens.
     """
 
     name: str
     title: str
     source: str
-    articles: Source
+    own: Source
     licence: str = ""
 
-    @property
-    def origin(self) -> Origin:
-        return self.articles.origin
-
-    def fingerprint(self) -> str:
-        return identity([_RECIPE, self.articles.pin().sha256])
-
-    def check(self) -> None:
-        self.articles.texts()
-
-    def at_hand(self) -> bool:
-        return True  # its pin is part of the project
+    recipe: ClassVar[tuple[Any, ...]] = (_RECIPE,)
 
     def positions(self, system: System, settings: Measurement) -> float:
-        pin = self.articles.pin()
+        pin = self.own.pin()
         return PIECES * pin.words * share(settings, pin.texts) * _overlap(system, settings)
 
     def texts(self, data: Data | None, most: int | None) -> list[Text]:
-        articles = self.articles.texts()[:most]
+        articles = self.own.texts()[:most]
         words = [len(text.split()) + text.count("\n") for text in articles]  # a line's end counts, as in its paper
         counted = zip(articles, words, strict=True)
         return [Text(natural(text), count, len(text.encode()), n) for n, (text, count) in enumerate(counted)]
@@ -159,9 +146,7 @@ class WikiTextWords(WikiText):
         name: RunningText.metrics[name] for name in ("word_loss", "perplexity", "nats_per_byte", "unknown")
     }
     methods: ClassVar[dict[str, str]] = {"kneser_ney": f"Kneser-Ney {_ORDER}-grams"}
-
-    def fingerprint(self) -> str:
-        return identity([_RECIPE, _ORDER, self.articles.pin().sha256])
+    recipe: ClassVar[tuple[Any, ...]] = (_RECIPE, _ORDER)
 
     def ask(self, asking: Asking) -> Found:
         texts = self.texts(asking.data, asking.settings.examples)

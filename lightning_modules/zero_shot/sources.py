@@ -1,26 +1,25 @@
 """Texts in official files below ``ABLATIONS_DATA`` that are read for no other purpose, and their pins.
 
-``pins.json`` holds the SHA-256 and the size of each; ``python -m lightning_modules.zero_shot.sources`` rewrites it.
+``pins.json`` holds the SHA-256 and the size of each.
 """
 
 import functools
 import hashlib
 import json
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, ClassVar
 
-from lightning_modules.config import ConfigError
+from lightning_modules import pins
+from lightning_modules.config import ConfigError, identity
 from lightning_modules.data.corpora.sources import Origin
-from lightning_modules.data.pins import DataMismatch
-from lightning_modules.files import read, version, write_atomically
-from lightning_modules.places import checkout
+from lightning_modules.files import read, version
 from lightning_modules.tasks.reading.lines import Fault, json_object, made, numbered
+from lightning_modules.zero_shot.task import ZeroShot
 
-_PINS = Path(__file__).with_name("pins.json")
-_COMMAND = "python -m lightning_modules.zero_shot.sources"
+PINS = Path(__file__).with_name("pins.json")
 _WITHOUT = "The zero-shot tasks 'cloze' and 'heldout_text' need no data of their own."
 _TITLE = re.compile(r" = [^=].* = \n")  # the line with the title of an article
 
@@ -66,22 +65,32 @@ class Source:
 
     def pin(self) -> Pin:
         """The committed pin."""
-        return Pin(**json.loads(_PINS.read_text(encoding="utf-8"))[self.name])
+        return Pin(**pins.read(PINS)[self.name])
+
+
+class OfSource(ZeroShot):
+    """What tasks share that are on the texts of a source; its pin is part of the project."""
+
+    own: Source
+    recipe: ClassVar[tuple[Any, ...]]  # how the texts are presented. Another one gives other scores
+
+    @property
+    def origin(self) -> Origin:
+        return self.own.origin
+
+    def fingerprint(self) -> str:
+        return identity([*self.recipe, self.own.pin().sha256])
+
+    def check(self) -> None:
+        self.own.texts()
 
 
 @functools.lru_cache(maxsize=8)
 def _checked(name: str, path: Path, state: tuple[int, int, int]) -> list[str]:
     source = SOURCES[name]
     texts = source.read(path)
-    actual, pinned = Pin.of(texts), source.pin()
-    if actual != pinned:
-        raise DataMismatch(
-            [
-                f"the texts of '{source.name}' are not the pinned ones: sha256 {actual.sha256[:16]}, "
-                f"{actual.texts:,} texts, {actual.words:,} words instead of {pinned.sha256[:16]}, {pinned.texts:,} "
-                f"texts, {pinned.words:,} words. Scores on another version do not compare. To pin these: {_COMMAND}"
-            ]
-        )
+    advice = f"Scores on another version do not compare. To pin these: python -m lightning_modules.pin text {name}"
+    pins.compare(f"the texts of '{name}'", Pin.of(texts), source.pin(), advice)
     return texts
 
 
@@ -121,16 +130,7 @@ WIKITEXT_2 = Source(
 SOURCES = {source.name: source for source in (LAMBADA, WIKITEXT_2)}
 
 
-def pin() -> None:
-    """Reads every source and writes the pins of all."""
-    content = {}
-    for source in SOURCES.values():
-        (path,) = source.origin.needed("test")
-        content[source.name] = asdict(Pin.of(source.read(path)))
-    write_atomically(_PINS, lambda file: file.write(json.dumps(content, indent=2).encode() + b"\n"))
-
-
-if __name__ == "__main__":
-    if checkout() is None:
-        sys.exit("pins are part of the project's source. Run this in a checkout.")
-    pin()
+def entry(name: str) -> dict[str, Any]:
+    """Reads the texts of a name and returns their pin."""
+    (path,) = SOURCES[name].origin.needed("test")
+    return asdict(Pin.of(SOURCES[name].read(path)))

@@ -114,11 +114,7 @@ def _row(system: System, segment: int, context: int) -> System:
 
 
 def _opened(system: System, attention: int, segment: int, context: int) -> HeldOutStream:
-    """The row as far as it is read.
-
-    Raises:
-        ConfigError: When the held-out text is shorter.
-    """
+    """The row as far as it is read."""
     needed = attention * (TURNS + 1)
     heldout = _row(system, segment, context).data_module(0).some_heldout(-(-needed // system.format.sequence_length))
     assert isinstance(heldout, HeldOutStream), "a stream's format has a stream's held-out text"

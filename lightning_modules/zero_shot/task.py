@@ -153,9 +153,9 @@ class ZeroShot(ABC):
             ConfigError: When they are missing (the message says how to get them) or differ.
         """
 
-    @abstractmethod
     def at_hand(self) -> bool:
         """Whether its fingerprint is available: its data are pinned, or their files exist."""
+        return True
 
     @property
     def origin(self) -> Origin | None:
@@ -220,6 +220,3 @@ class OfRun(ZeroShot):
 
     def check(self) -> None:
         """The corpora are those of the run, which is refused without them."""
-
-    def at_hand(self) -> bool:
-        return True

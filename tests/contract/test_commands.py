@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from ablations.commands import checkpoints, cli, evaluate, tokenizer, translate
+from ablations.commands import checkpoints, cli, evaluate, language, tokenizer
 from ablations.commands.terminal import Format
 from ablations.core.store import Records
 from ablations.inspection import trained
@@ -40,8 +40,7 @@ def leaves(command, *words):
     if not hasattr(command, "commands") or (words and command.invoke_without_command):
         yield words, command
     for name, inner in getattr(command, "commands", {}).items():
-        if not inner.hidden:  # former names
-            yield from leaves(inner, *words, name)
+        yield from leaves(inner, *words, name)
 
 
 COMMANDS = dict(leaves(typer.main.get_command(cli.app)))
@@ -156,7 +155,7 @@ def _make_up(monkeypatch, folder):
     monkeypatch.setattr("lightning_modules.data.formats.summary.summary", lambda *_: Summary(1, 90.0, 0.3, 1.5, 1.0))
     monkeypatch.setattr(evaluate, "_asked", lambda *_: {})
     row = {"sentence": "The water.", "translation": "Das Wasser.", "score": -1.5}
-    monkeypatch.setattr(translate, "translated", lambda *_, **__: [row])
+    monkeypatch.setattr(language, "translated", lambda *_, **__: [row])
     monkeypatch.setattr(evaluate, "_measured", lambda *_: {"metrics": {"lambada.accuracy": 0.5}})
     counted = counting.Reached({"pairs": 4.5}, {100: 4.5}, {"pairs": [1]}, {"training": 100}, "a", "b")
     monkeypatch.setattr(counting, "reached", lambda *_: counted)
@@ -176,19 +175,6 @@ def test_examples_in_the_help_are_complete():
         said = shlex.split(epilog.removeprefix("Example: ablations "))
         assert tuple(said[: len(words)]) == words
         COMMANDS[words].make_context(words[-1], said[len(words) :])
-
-
-@every("name", ["measure", "read", "inference"])
-def test_former_names_still_work_unlisted(name):
-    command = typer.main.get_command(cli.app).commands[name]
-    assert command.hidden
-    assert CliRunner().invoke(cli.app, [name, "--help"]).exit_code == 0
-
-
-def test_the_former_evaluate_says_what_it_is_called_now():
-    ended = CliRunner().invoke(cli.app, ["evaluate", "--from", "folder", "--task", "rte"])
-    assert ended.exit_code == 2
-    assert "ablations finetune --from folder --task rte" in " ".join(ended.output.replace("│", " ").split())
 
 
 def test_the_calls_are_of_every_command():

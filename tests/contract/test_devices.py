@@ -175,7 +175,7 @@ FINE_TUNINGS = {
 @pytest.fixture
 def finetuning_step(tmp_path, monkeypatch):
     """Takes a step on the meta device with settings of a fine-tuning."""
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
     for name, task in TASKS_MADE_HERE.items():
         monkeypatch.setitem(TASKS, name, task)
 

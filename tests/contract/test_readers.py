@@ -49,7 +49,6 @@ ROWS = {
     "lightning_modules/data/formats/input_format.py: InputFormat._cached": _DIGEST,
     "lightning_modules/data/formats/stream.py: shuffled": _DIGEST,
     "lightning_modules/data/order/token_bytes.py: token_bytes": _DIGEST,
-    "lightning_modules/data/pins.py: pinned": _OWN,
     "lightning_modules/data/store.py: TokenStore.marks": _DIGEST,
     "lightning_modules/data/store.py: TokenStore.open": _DIGEST,
     "lightning_modules/data/store.py: _build": _NEW,
@@ -57,14 +56,12 @@ ROWS = {
     "lightning_modules/finetuning/features.py: Kept.rows": _DIGEST,
     "lightning_modules/interop/folder.py: tensors": _CHECKED,
     "lightning_modules/interop/own_tokenizer.py: write_tokenizer": _DIGEST,
+    "lightning_modules/pins.py: read": _OWN,
     "lightning_modules/places.py: checkout": _OWN,
-    "lightning_modules/probing/pins.py: _entries": _OWN,
     "lightning_modules/tasks/pins.py: _code": _OWN,
-    "lightning_modules/tasks/pins.py: _entries": _OWN,
     "lightning_modules/tasks/reading/pieces.py: Pieces._read": _DIGEST,
     "lightning_modules/training/checkpoint.py: _read": _CHECKED,
     "lightning_modules/training/weights.py: _opened": _CHECKED,
-    "lightning_modules/zero_shot/sources.py: Source.pin": _OWN,
 }
 
 

@@ -128,7 +128,7 @@ def test_an_exported_run_is_evaluated_as_anybodys_checkpoint(exported, command, 
     """It has learnt the toy task as our own fine-tunings do; the result lies where the user wants it."""
     folder, run, _ = exported
     monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
     options = ["finetune", "--from", folder, "--task", "toy", "--seed", 3, "--output", tmp_path / "found"]
     knobs = {"max_length": 16, "batch_size": 7, "epochs": 3, "optimizer.peak_lr": 1e-2, "precision": "fp32"}
     options += [word for knob, value in knobs.items() for word in ("--set", f"finetuning.{knob}={value}")]
@@ -197,7 +197,7 @@ def test_a_training_that_does_not_end_well(exported, command, monkeypatch, tmp_p
         raise error
 
     monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
     monkeypatch.setattr("lightning_modules.finetuning.run.finetune", broken)
     options = ["--task", "toy", "--set", "finetuning.max_length=16", "--output", tmp_path / "found"]
     done = command("finetune", "--from", exported[0], *options)

@@ -61,7 +61,7 @@ def test_micro_batches_have_the_gradient_of_the_whole(elmo):
 
 def test_frozen_it_is_read_by_a_task(elmo, tmp_path, monkeypatch):
     monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
     fit(elmo, 0, tmp_path / "elmo")
     for layers in ("weighted_sum_all", "last", "embeddings"):
         settings = FineTuning().but(**FROZEN, **{"features": {"layers": layers, "bilstm_size": 8}})

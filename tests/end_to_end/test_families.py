@@ -108,7 +108,7 @@ def folder(tmp_path, monkeypatch):
     """A folder with a cache of its own, and a task ``toy`` that a tiny model learns."""
     monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
     return tmp_path
 
 

@@ -28,7 +28,7 @@ STEPS = 3 * -(-COUNTS["train"] // 7)
 def tuning(tiny, monkeypatch):
     """A fine-tuning of random weights, with dropout, on a task that is learnt in a second."""
     monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
     return FinetuningRun(tiny, "toy", SETTINGS, 0, None)
 
 
@@ -126,7 +126,7 @@ def test_bf16_stays_close_to_fp32(tuning, tmp_path):
 def test_other_examples_than_the_pinned_ones_are_refused(tuning, tmp_path, monkeypatch):
     kept = pins.measured(TASKS["toy"])
     changed = {"toy": {**kept, "dev": kept["train"]}}
-    monkeypatch.setattr(pins, "pinned", lambda: changed)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: changed)
     with pytest.raises(DataMismatch, match=r"'toy' \(dev\)"):
         finetune(tuning, tmp_path)
 
@@ -141,7 +141,7 @@ def test_a_pretrained_model_is_tuned_on_bigram_shift_offline(tiny, tmp_path, mon
     corpus = simple.text(tmp_path / "text", documents=40)
     monkeypatch.setattr(bigram_shift, "_CORPUS", corpus)
     monkeypatch.setattr(bigram_shift, "_SIZES", {"train": 200, "dev": 40})
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
     system = tiny.but(**{"data.corpora": [corpus], "model.max_positions": 32, "training.steps": 6})
     fit(system, 0, tmp_path / "pretrained")
     tuning = FinetuningRun(system, "bigram_shift", SETTINGS.but(epochs=1), 0, tmp_path / "pretrained" / WEIGHTS)

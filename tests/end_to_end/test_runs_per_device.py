@@ -9,7 +9,7 @@ from ablations.core import machine
 from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
-from ablations.running import local, sharing
+from ablations.running import local
 from ablations.running.execute import execute
 from tests import tiny
 from tests.faults.support import attempts, contents
@@ -33,7 +33,7 @@ def device(tmp_path, monkeypatch, forking):
 
 @pytest.mark.parametrize("options", [{"runs_per_device": 2}, {"slots": 2}], ids=["asked", "after a first run"])
 def test_two_at_once_are_each_alone(tmp_path, device, monkeypatch, options):
-    monkeypatch.setattr(sharing, "_PERIOD", 0.0)
+    monkeypatch.setattr(local, "_PERIOD", 0.0)
     monkeypatch.setattr(local, "cores", lambda: 1)  # the threads of a run that is alone too: they order its sums
     file = tiny.grid(tmp_path / "grid", steps=60 if "slots" not in options else 200)
     alone, shared = Records(tmp_path / "alone"), Records(tmp_path / "shared")

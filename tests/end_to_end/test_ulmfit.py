@@ -33,7 +33,7 @@ def ulmfit(tmp_path):
 
 def test_every_stage_starts_from_the_one_before_and_resumes_to_the_bit(ulmfit, tmp_path, monkeypatch):
     monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
     fit(ulmfit.ancestor(), 0, tmp_path / "general")
     general = tmp_path / "general" / WEIGHTS
     straight = fit(ulmfit, 0, tmp_path / "target", start=general)

@@ -145,6 +145,6 @@ def test_a_grid_of_ones_own_lives_in_the_working_directory(installed):
 
 
 def test_pins_are_written_in_a_checkout_only(installed):
-    asked = installed("python", "-m", "lightning_modules.data.pin", "wikipedia-mini")
+    asked = installed("python", "-m", "lightning_modules.pin", "corpus", "wikipedia-mini")
     assert asked.returncode != 0
     assert "checkout" in asked.stderr

@@ -50,7 +50,7 @@ def made(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ABLATIONS_CACHE", str(folder / "cache"))
         patch.setitem(TASKS, "toy", toy_task("toy"))
-        patch.setattr(pins, "pinned", dict)
+        patch.setattr(pins.Pins, "pinned", lambda _: {})
         grid = tiny.grid(folder, steps=2, seeds=1, extra=GRID)
         tiny.text(folder / "text", documents=80)  # pairs need several held-out documents
         text = grid.read_text().replace("objectives.mlm.masking.rate: [0.15, 0.4]", "start: [tuned, frozen, vectors]")

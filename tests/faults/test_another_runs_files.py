@@ -31,7 +31,7 @@ claims: []
 def made(cached, monkeypatch):
     """A grid of two pretrainings of the same shapes, each with a fine-tuning: its file, its records, what they say."""
     monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
     file = tiny.grid(cached, steps=4, seeds=1, extra=TUNED)
     file.write_text(file.read_text().replace("set:\n", "set:\n  finetuning.steps: 2\n  finetuning.max_length: 16\n", 1))
     records = Records(cached / "results")

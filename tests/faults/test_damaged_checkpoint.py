@@ -105,7 +105,7 @@ def test_one_is_of_the_strategy_that_made_it(tiny, tmp_path, capfd, made, usable
 
 def test_a_fine_tuning_starts_anew_and_ends_the_same(tiny, tmp_path, monkeypatch):
     monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
     tuning = FinetuningRun(
         tiny, "toy", FineTuning().but(epochs=1, batch_size=7, max_length=16, precision="fp32"), 0, None
     )
@@ -146,7 +146,7 @@ def test_a_pretraining_from_other_weights_starts_at_step_0(tiny, tmp_path, paren
 
 @pytest.mark.parametrize("changed", ["weights", "examples"])
 def test_a_fine_tuning_from_other_parts_starts_at_step_0(tiny, tmp_path, monkeypatch, parents, changed):
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
     toy = toy_task("toy")
     tasks = [toy, replace(toy, rows=lambda split: reversed([*toy.rows(split)]))]
     settings = FineTuning().but(epochs=1, batch_size=7, max_length=16, precision="fp32")

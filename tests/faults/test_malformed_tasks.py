@@ -20,7 +20,7 @@ GOOD = b"0\tIt rains.\tIt is wet.\tentailment\n"
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("ABLATIONS_DATA", str(tmp_path))
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
     return tmp_path
 
 

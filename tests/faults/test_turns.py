@@ -188,7 +188,7 @@ def test_runs_behind_their_parent_are_made_in_the_same_job_and_put_back_if_it_ha
     cached, quick, monkeypatch
 ):
     monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
     records = Records(cached / "results")
     (records.folder / "records").mkdir(parents=True)
     launch = Launch(planned(cached, records, extra="tasks: [toy]\n", seeds=2), records, 0, None, lambda event: None)

@@ -86,7 +86,7 @@ def without_memory(fit):
 def test_a_record_does_not_depend_on_the_runs_before_it(cached, monkeypatch):
     """Pretrainings, fine-tunings, measurements, with a memory and recurrent, in two orders, a failure in between."""
     monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
     masked = tiny.grid(cached, seeds=1, steps=6, extra="tasks: [toy]\n")
     others, huge = language_models(cached / "others"), cached / "huge.yaml"
     huge.write_text(masked.read_text().replace("training.batch_size: 4", "training.batch_size: 8"))

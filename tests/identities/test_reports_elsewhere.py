@@ -290,7 +290,7 @@ class TestTrainingAndMeasuring:
     def test_a_score_is_of_all_examples(self, tiny, monkeypatch):
         """F1 was the mean of those of batches, and changed with their size (Lightning-AI/torchmetrics#845)."""
         monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
-        monkeypatch.setattr(pins, "pinned", dict)
+        monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
         settings = FineTuning().but(max_length=16, precision="fp32")
         module, data = (run := FinetuningRun(tiny, "toy", settings, 0, None)).build().eval(), run.data
         with torch.no_grad():

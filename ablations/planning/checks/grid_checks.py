@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -28,8 +28,9 @@ from ablations.planning.cells import (
     own_values,
     probes,
     too_many,
+    varied,
 )
-from ablations.planning.checks import asking_checks, claim_checks, mean_checks, saving_checks
+from ablations.planning.checks import asking_checks, claim_checks, mean_checks
 from ablations.planning.search import combinations, search_at
 from ablations.schema.grid import FINETUNING, START, STEPS, SYSTEM_AXIS, Grid
 from lightning_modules.config import ConfigError, did_you_mean, diff, knob, paths
@@ -38,6 +39,40 @@ from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import TASKS, FineTuning, fitting
 from lightning_modules.tasks.protocols import PROTOCOLS
 from lightning_modules.tasks.settings import OF_SOME_SHAPES
+
+_TRAINED_ON = f"{FINETUNING}train_examples"
+
+
+def mentioned(grid: Grid) -> Iterator[tuple[Path_, str]]:
+    """Every axis that a saving mentions, with its place in the file."""
+    for n, saving in enumerate(grid.savings):
+        for name, side in (("a", saving.a), ("b", saving.b)):
+            yield from ((("savings", n, name, path), path) for path in side)
+
+
+def check(grid: Grid, rows: Mapping[str, Sequence[Values]], document: Document) -> None:
+    """Adds the problems with savings: their cells, their metrics, and grids whose cells have equally many labels.
+
+    Args:
+        grid: The grid, whose axes are known.
+        rows: Scale -> the combinations of its cells, in published values.
+        document: Gets the complaints.
+    """
+    every = [row for of_scale in rows.values() for row in of_scale]
+    if grid.savings and _TRAINED_ON not in varied(grid):
+        text = f"are of cells with several numbers of labels. Add an axis of {_TRAINED_ON}, or variants that set it."
+        document.complain(("savings",), text)
+    for n, saving in enumerate(grid.savings):
+        task, better = saving.metric.partition(".")[0], {metric.name: metric.better for metric in grid.metrics}
+        if task not in TASKS or better.get(saving.metric) == "lower":
+            text = f"'{saving.metric}' is no score of a task that is better when higher"
+            document.complain(("savings", n, "metric"), text)
+        if saving.a == saving.b:
+            document.complain(("savings", n), "a and b are the same side")
+        for name, side in (("a", saving.a), ("b", saving.b)):
+            if set(side) <= set(grid.axes) and not any(agrees(row, side) for row in every):
+                document.complain(("savings", n, name), f"no cell of any scale has {label(side)}")
+
 
 _KNOB = re.compile(r"[a-z][a-z0-9_.]*")
 _LABELS = {"name", "paper"}
@@ -102,7 +137,7 @@ def _mentioned(grid: Grid) -> Iterable[tuple[Path_, str]]:
     for n, claim in enumerate(grid.claims):
         yield from (((*where, path), path) for where, side in claim_checks.places(n, claim) for path in side)
     yield from mean_checks.mentioned(grid)
-    yield from saving_checks.mentioned(grid)
+    yield from mentioned(grid)
     for n, source in enumerate(grid.published):
         yield from ((("published", n, "match", column), path) for column, path in source.match.items())
     for n, group in enumerate(grid.zip):
@@ -310,7 +345,7 @@ def _check_selections(grid: Grid, layouts: Mapping[str, Layout], document: Docum
     rows = {scale: [as_printed(grid, scale, row) for row in plan.kept] for scale, plan in layouts.items()}
     claim_checks.check_groups(grid, rows, document)
     mean_checks.check(grid, rows, document)
-    saving_checks.check(grid, rows, document)
+    check(grid, rows, document)
     every = [row for of_scale in rows.values() for row in (*of_scale, *mean_checks.rows_of(grid, of_scale))]
     dropped: list[Values] = [row for plan in layouts.values() for row, _ in plan.excluded]
     for n, rule in enumerate(grid.exclude):

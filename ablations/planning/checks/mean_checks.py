@@ -5,9 +5,8 @@ from typing import Any
 
 from ablations.core.strict_yaml import Document, Path_
 from ablations.measurements.mean_of_two import problem
-from ablations.measurements.selection import agrees
 from ablations.planning.afterwards import tasks_at
-from ablations.planning.cells import Values, label, names_of
+from ablations.planning.cells import Values, agrees, label, names_of
 from ablations.schema.grid import Grid, Mean
 from lightning_modules.config import did_you_mean
 from lightning_modules.tasks import TASKS

@@ -91,9 +91,6 @@ def _check_values(file: ScaleFile, document: Document, knobs: Mapping[str, Any])
         file: The scale.
         document: Gets the complaints.
         knobs: Its knobs, with those of the scales that it is like.
-
-    Raises:
-        ConfigError: If there are any problems.
     """
     if _check_system(file, document, knobs, ("set", "pins")):
         _check_system(file, document, {**knobs, **file.trunk}, ("trunk", "set", "pins"))

@@ -46,9 +46,6 @@ def _matches(pattern: str, walked: Iterator[int]) -> Iterator[str]:
     Args:
         pattern: The pattern.
         walked: Counts the folders that ``**`` matches.
-
-    Raises:
-        ConfigError: When there are too many.
     """
     above, recursive, below = (pattern + os.sep).partition(f"{os.sep}**{os.sep}")
     while below.startswith(f"**{os.sep}"):  # as one

@@ -4,22 +4,109 @@ A document is a list of sentences; a sentence is one line of text with single sp
 a fixed rule, so that no run trains on text that another is evaluated on.
 """
 
+import html
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
 
 from lightning_modules.config import ConfigError, did_you_mean
 from lightning_modules.data.corpora import (
     cipher,
-    folders,
     json_lines,
     made,
     made_pairs,
     own_text,
     parallel,
+    plain_text,
     reviews,
     wikipedia_mini,
 )
 from lightning_modules.data.corpora.sources import Origin, Split
+from lightning_modules.data.corpora.wikipedia_mini import prose
+from lightning_modules.files import read_text
+
+_OTHERWISE = (
+    "Alternatives: 'wikipedia-mini' works offline, 'text:<glob>' reads your own files, 'hub:<dataset>' "
+    "the Hugging Face hub."
+)
+NOVELS = Origin(
+    "The corpus 'novels'",
+    dict.fromkeys(("train", "heldout"), ("pretrain/english_novels_100/*.txt",)),
+    otherwise=_OTHERWISE,
+)
+WIKIPEDIA = Origin(
+    "The corpus 'wikipedia-2015'",
+    {
+        "train": tuple(f"pretrain/wiki_en_2015/wiki_A{letter}.txt" for letter in "ABC"),
+        "heldout": ("pretrain/wiki_en_2015/wiki_AD.txt",),
+    },
+    otherwise=_OTHERWISE,
+)
+
+_WIDEST_WRAP = 125  # characters; a file with longer lines has one paragraph per line
+_SENTENCE_ENDS = tuple(".!?:\"'”’")
+
+
+def _files(origin: Origin, split: str) -> list[Path]:
+    if not (paths := origin.find(split)):
+        raise origin.absent(split)
+    return paths
+
+
+def novels() -> Iterator[list[str]]:
+    """The paragraphs of each novel, in the order of file names. A document is a book."""
+    for path in sorted(_files(NOVELS, "train")[0].parent.glob("*.txt"), key=lambda p: p.name):
+        paragraphs = unwrapped(read_text(path, encoding="utf-8-sig"))
+        if paragraphs:
+            yield paragraphs
+
+
+def unwrapped(text: str) -> list[str]:
+    """The paragraphs of a plain-text book.
+
+    Books have one of three layouts: one paragraph per line; lines wrapped at a fixed width with blank lines (or
+    indentation) between paragraphs; and wrapped lines without separators, where a paragraph ends at a short line with
+    sentence-final punctuation.
+    """
+    lines = [line.rstrip() for line in re.sub(r"\r\n?|\u2028", "\n", text).replace("\f", " ").split("\n")]
+    widths = np.array([len(line) for line in lines if line])
+    if not len(widths):
+        return []
+    wrap = float(np.quantile(widths, 0.98))
+    if wrap > _WIDEST_WRAP:
+        return [flat for line in lines if (flat := " ".join(line.split()))]
+    unmarked = lines.count("") < 0.02 * len(lines)
+    paragraphs: list[str] = []
+    current: list[str] = []
+    for line in lines:
+        if not line or line[0].isspace():
+            paragraphs.append(" ".join(current))
+            current = []
+        current += line.split()
+        if unmarked and len(line) < 0.8 * wrap and line.endswith(_SENTENCE_ENDS):
+            paragraphs.append(" ".join(current))
+            current = []
+    return [p for p in (*paragraphs, " ".join(current)) if p]
+
+
+def wikipedia_2015(split: str) -> Iterator[list[str]]:
+    """The paragraphs of each article; files AA-AC are for training, AD is held out."""
+    for path in _files(WIKIPEDIA, split):
+        paragraphs: list[str] = []
+        title = False
+        for line in plain_text.lines(path):
+            if line.startswith("<doc "):
+                paragraphs, title = [], True
+            elif line.startswith("</doc>"):
+                if paragraphs:
+                    yield paragraphs
+            elif title:  # the line after <doc ...> repeats the title
+                title = False
+            elif text := prose(html.unescape(line)):
+                paragraphs.append(text)
 
 
 @dataclass(frozen=True)
@@ -85,16 +172,16 @@ CORPORA: dict[str, Corpus] = {
     "novels": Corpus(
         "novels",
         "98 English novels of 1839-1930, 14 M words, every 20th book held out",
-        _every(folders.novels, 20),
-        folders.NOVELS,
+        _every(novels, 20),
+        NOVELS,
         licence="public domain",
         languages=("en",),
     ),
     "wikipedia-2015": Corpus(
         "wikipedia-2015",
         "10,322 English Wikipedia articles of 2015, 22 M words, the last file held out",
-        folders.wikipedia_2015,
-        folders.WIKIPEDIA,
+        wikipedia_2015,
+        WIKIPEDIA,
         licence="CC BY-SA 3.0",
         languages=("en",),
     ),

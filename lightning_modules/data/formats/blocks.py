@@ -85,12 +85,12 @@ class Blocks(Sequences):
         real = place < end[:, None]
         ids, end, source = self.at(place)
         ids[~real] = self.store.vocabulary.pad
-        return Tokens(
-            ids=torch.from_numpy(ids),
-            special=torch.from_numpy(end | ~real),
-            real=torch.from_numpy(real),
-            sample=torch.from_numpy(indices),
-            tables={"segment": torch.zeros(ids.shape, dtype=torch.int64)},
+        return Tokens.of(
+            ids,
+            end | ~real,
+            real,
+            indices,
+            {"segment": np.zeros(ids.shape, dtype=np.int64)},
             marks=self.store.marks_at(source, real & ~end),
             ends=torch.from_numpy(end & real) if len(self.ends) else None,
         )

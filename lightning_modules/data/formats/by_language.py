@@ -101,11 +101,7 @@ def _text_by_language(store: TokenStore) -> TokenStore:
 
 
 def _by_sentence(store: TokenStore, names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The language of each sentence, and whether it begins a document; the first sentence and languages of each pair.
-
-    Raises:
-        ConfigError: For a corpus without text, and for a document of a parallel one that is no pair.
-    """
+    """Language of each sentence, and whether it begins a document; first sentence and languages of each pair."""
     edges = [0, *store.corpora, len(store.documents) - 1]
     if len(edges) != len(store.names) + 1:
         raise ConfigError([f"a corpus of {', '.join(store.names)} has no text in this part. Leave it out."])
@@ -269,14 +265,8 @@ class Pairs(Sequences):
         sides = self.sides[indices]
         tables = {"segment": np.zeros_like(ids), TABLE: np.where(second, sides[:, 1:], sides[:, :1])}
         positions = np.where(second & self.resets, column - middle, np.broadcast_to(column, ids.shape))
-        return Tokens(
-            ids=torch.from_numpy(ids),
-            special=torch.from_numpy(begins | ends | ~real),
-            real=torch.from_numpy(real),
-            sample=torch.from_numpy(indices),
-            tables={name: torch.from_numpy(np.ascontiguousarray(table)) for name, table in tables.items()},
-            positions=torch.from_numpy(positions) if self.resets else None,
-        )
+        places = torch.from_numpy(positions) if self.resets else None
+        return Tokens.of(ids, begins | ends | ~real, real, indices, tables, positions=places)
 
     def both_ways(self) -> "Pairs":
         """The pairs, then the same ones with their sentences in the other order."""

@@ -146,11 +146,7 @@ def _drawn(unit: np.ndarray, most: int) -> np.ndarray:
 
 
 def _found(text: Text, settings: PairSettings, copy: int) -> Chunks:
-    """The chunks with a partner.
-
-    Raises:
-        ConfigError: When there are chunks and none has a partner.
-    """
+    """The chunks with a partner."""
     chunks = gathered(text, settings, copy)
     coupled = chunks.coupled()
     if len(chunks.first) and not len(coupled.first):

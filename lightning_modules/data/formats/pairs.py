@@ -21,7 +21,7 @@ Every draw is a function of its purpose, of the number of the copy and of the fi
 document), not of a run's seed: all runs see the same pairs, and variants of the format share as many as possible.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Literal, Protocol
 
@@ -260,19 +260,5 @@ class PairSequences:
         real, second = column <= last, column > middle
         separator = (column == middle) | (column == last)
         source = np.where(second, b_start + column - middle - 1, a_start + column - 1)
-        vocabulary = self.store.vocabulary
-        ids = self.store.ids[np.clip(source, 0, len(self.store.ids) - 1)].astype(np.int64)
-        ids[~real] = vocabulary.pad
-        ids[separator] = vocabulary.sep
-        ids[:, 0] = vocabulary.cls
-        special = separator | ~real
-        special[:, 0] = True
-        return Tokens(
-            ids=torch.from_numpy(ids),
-            special=torch.from_numpy(special),
-            real=torch.from_numpy(real),
-            sample=torch.from_numpy(indices),
-            tables={"segment": torch.from_numpy((second & real).astype(np.int64))},
-            labels={"sentence": torch.from_numpy(label[:, 0].astype(np.int64))},
-            marks=self.store.marks_at(source, ~special),
-        )
+        rows = self.store.framed(indices, source, separator, real, (second & real).astype(np.int64))
+        return replace(rows, labels={"sentence": torch.from_numpy(label[:, 0].astype(np.int64))})

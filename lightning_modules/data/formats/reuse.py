@@ -97,12 +97,12 @@ class ReusedStream(Stream):
         ids, end, source = self.at(np.maximum(place, 0))
         vocabulary, own = self.store.vocabulary, place >= 0
         ids[place == -1], ids[place == -2], end[~own] = vocabulary.sep, vocabulary.cls, False
-        return Tokens(
-            ids=torch.from_numpy(ids),
-            special=torch.from_numpy(end | ~own),
-            real=torch.ones(ids.shape, dtype=torch.bool),
-            sample=torch.from_numpy(indices),
-            tables={"segment": torch.zeros(ids.shape, dtype=torch.int64)},
+        return Tokens.of(
+            ids,
+            end | ~own,
+            np.ones(ids.shape, dtype=bool),
+            indices,
+            {"segment": np.zeros(ids.shape, dtype=np.int64)},
             labels=labels,
             marks=self.store.marks_at(source, own & ~end),
             ends=torch.from_numpy(end) if len(self.ends) else None,

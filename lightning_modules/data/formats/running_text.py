@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
-import torch
 
 from lightning_modules.batch import Tokens
 from lightning_modules.data.formats.pairs import chain
@@ -161,18 +160,4 @@ class Sequences:
         last = (end - start + inner + 1)[:, None]
         separator |= column == last
         real = column <= last
-        vocabulary = self.store.vocabulary
-        ids = self.store.ids[np.minimum(source, len(self.store.ids) - 1)].astype(np.int64)
-        ids[~real] = vocabulary.pad
-        ids[separator] = vocabulary.sep
-        ids[:, 0] = vocabulary.cls
-        special = separator | ~real
-        special[:, 0] = True
-        return Tokens(
-            ids=torch.from_numpy(ids),
-            special=torch.from_numpy(special),
-            real=torch.from_numpy(real),
-            sample=torch.from_numpy(indices),
-            tables={"segment": torch.zeros(ids.shape, dtype=torch.int64)},
-            marks=self.store.marks_at(source, ~special),
-        )
+        return self.store.framed(indices, source, separator, real, np.zeros(source.shape, dtype=np.int64))

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import torch
 
 from lightning_modules.batch import Tokens
 from lightning_modules.config import ConfigError
@@ -95,9 +94,4 @@ class Translations(Sequences):
         special = separator | ~real
         if begins:
             ids[:, 0], special[:, 0] = vocabulary.cls, True
-        return Tokens(
-            ids=torch.from_numpy(ids),
-            special=torch.from_numpy(special),
-            real=torch.from_numpy(real),
-            sample=torch.from_numpy(indices),
-        )
+        return Tokens.of(ids, special, real, indices)

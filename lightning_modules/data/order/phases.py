@@ -69,11 +69,7 @@ def phases(sequences: Arranged, portions: Portions, first: Arranged | None = Non
 
 
 def _order(arranged: Arranged, portions: Portions, longest: int, before: int) -> BySequences:
-    """The order that an arrangement asks for.
-
-    Raises:
-        ConfigError: When there is too little text for a step.
-    """
+    """The order that an arrangement asks for."""
     seed, batch = portions.seed, portions.batch_size
     if arranged.goes_on:
         rows = batch // 2 if portions.both_ways else batch

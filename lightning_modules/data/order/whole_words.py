@@ -255,13 +255,7 @@ def _example(
         special[n, 1 : end - 1], real[n, :end] = False, True
         where += [n * length + 1 + start + shown for start in starts]
         wanted += [row.ids[start + shown] for start in starts]
-    tokens = Tokens(
-        ids=torch.from_numpy(ids),
-        special=torch.from_numpy(special),
-        real=torch.from_numpy(real),
-        sample=torch.tensor([row.sample for row, _, _ in part]),
-        tables={"segment": torch.zeros(ids.shape, dtype=torch.int64)},
-    )
-    example = Example.of(tokens)
+    samples = np.array([row.sample for row, _, _ in part], dtype=np.int64)
+    example = Example.of(Tokens.of(ids, special, real, samples, {"segment": np.zeros_like(ids)}))
     target = Target(where=torch.tensor(where), ids=torch.tensor(wanted))
     return replace(example, visible=example.visible.toward(direction), targets={"mlm": target})

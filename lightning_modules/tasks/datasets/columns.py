@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lightning_modules.config import ConfigError
@@ -90,27 +90,24 @@ _NAMES = ("PER", "ORG", "LOC", "MISC")
 _NAMED = "Tjong Kim Sang and De Meulder 2003, Introduction to the CoNLL-2003 Shared Task"
 _F1 = ("entity_f1", "precision", "recall", "accuracy")
 
+_CONLL2003 = Task(
+    name="conll2003",
+    title="CoNLL-2003: which words name persons, organisations, places and others, with the document around?",
+    source=_NAMED,
+    shape=Tagging(_NAMES, context=True),
+    metrics=_F1,
+    rows=_CONLL,
+    licence="Reuters text, for research by agreement with NIST",
+    official=(14041, 3250),
+)
 ROWS = (
     # not from the hub, whose copies have lost the document boundaries
-    Task(
-        name="conll2003",
-        title="CoNLL-2003: which words name persons, organisations, places and others, with the document around?",
-        source=_NAMED,
-        shape=Tagging(_NAMES, context=True),
-        metrics=_F1,
-        rows=_CONLL,
-        licence="Reuters text, for research by agreement with NIST",
-        official=(14041, 3250),
-    ),
-    Task(
+    _CONLL2003,
+    replace(
+        _CONLL2003,
         name="conll2003_sentences",
         title="CoNLL-2003: which words name persons, organisations, places and others, sentence by sentence?",
-        source=_NAMED,
         shape=Tagging(_NAMES),
-        metrics=_F1,
-        rows=_CONLL,
-        licence="Reuters text, for research by agreement with NIST",
-        official=(14041, 3250),
     ),
     Task(
         name="wnut17",

@@ -6,6 +6,8 @@ on: 15 phrases ("no .") of SST-2 and 13 pairs of MRPC, most of them turned round
 sentence of a pair may recur, as in the official splits: 279 of the 2,133 scored pairs have one of a training pair.
 """
 
+from dataclasses import replace
+
 from lightning_modules.tasks.readers.files import Files, Hub
 from lightning_modules.tasks.readers.own_split import DevAndTest, EachItsOwn, Held, nearest
 from lightning_modules.tasks.shapes.texts import Texts
@@ -33,6 +35,43 @@ MNLI_OWN = Held(
     share=0.2,
 )  # fmt: skip
 
+_SST2 = Task(
+    name="sst2",
+    title="SST-2: is the sentence of a film review positive?",
+    source="Socher et al. 2013, Recursive Deep Models for Semantic Compositionality",
+    shape=Texts(labels=("negative", "positive")),
+    metrics=("accuracy",),
+    rows=Files("SST-2", label="label", first="sentence", hub=Hub(_GLUE, "sst2", "sentence")),
+    licence="no licence stated (film reviews, for research)",
+    official=(67349, 872),
+)
+_MRPC = Task(
+    name="mrpc",
+    title="MRPC: do the two sentences say the same?",
+    source="Dolan and Brockett 2005, Automatically Constructing a Corpus of Sentential Paraphrases",
+    shape=Texts(labels=("not_equivalent", "equivalent"), pair=True, symmetric=True),
+    metrics=("accuracy", "f1"),  # accuracy in the ablations of BERT (Table 5), F1 in its Table 1
+    # not from the hub, whose copy is tokenised ("does n't") and therefore another text
+    rows=Files("MRPC", label="Quality", first="#1 String", second="#2 String"),
+    licence="Microsoft Research licence: research only, not passed on",
+    official=(3668, 408),
+)
+_MNLI = Task(
+    name="mnli",
+    title="MNLI: does the premise entail the hypothesis, contradict it, or neither?",
+    source="Williams et al. 2018, A Broad-Coverage Challenge Corpus for Sentence Understanding through Inference",
+    shape=Texts(labels=_NLI, pair=True),
+    metrics=("accuracy", "mismatched_accuracy"),  # one model answers both dev sets; the first is the matched one
+    rows=Files(
+        "MNLI", label="gold_label", first="sentence1", second="sentence2", identifier="index",
+        dev=("dev_matched.tsv", "dev_mismatched.tsv"), parts=("", "mismatched"),
+        hub=Hub(_GLUE, "mnli", "premise", "hypothesis",
+                splits={"dev": ("validation_matched", "validation_mismatched")}),
+        otherwise=nearest("mnli_own", "which divides the matched dev set in two"),
+    ),
+    licence="OANC licence, CC BY 3.0 and CC BY-SA 3.0 by genre",
+    official=(392702, 9815 + 9832),
+)  # fmt: skip
 ROWS = (
     Task(
         name="cola",
@@ -44,47 +83,24 @@ ROWS = (
         licence="no licence stated (sentences quoted from linguistics books, for research)",
         official=(8551, 1043),
     ),
-    Task(
-        name="sst2",
-        title="SST-2: is the sentence of a film review positive?",
-        source="Socher et al. 2013, Recursive Deep Models for Semantic Compositionality",
-        shape=Texts(labels=("negative", "positive")),
-        metrics=("accuracy",),
-        rows=Files("SST-2", label="label", first="sentence", hub=Hub(_GLUE, "sst2", "sentence")),
-        licence="no licence stated (film reviews, for research)",
-        official=(67349, 872),
-    ),
-    Task(
+    _SST2,
+    replace(
+        _SST2,
         name="sst2_dev_test",
         title="SST-2, dev and test set together: is the sentence of a film review positive?",
-        source="Socher et al. 2013, Recursive Deep Models for Semantic Compositionality",
-        shape=Texts(labels=("negative", "positive")),
-        metrics=("accuracy",),
         rows=DevAndTest(Files("SST-2", label="label", first="sentence", dev=_DEV_AND_TEST)),
-        licence="no licence stated (film reviews, for research)",
         own_split="scored on the 872 dev and 1,821 test sentences, with 15 training phrases that have their words "
                   "left out",
+        official=None,
     ),
-    Task(
-        name="mrpc",
-        title="MRPC: do the two sentences say the same?",
-        source="Dolan and Brockett 2005, Automatically Constructing a Corpus of Sentential Paraphrases",
-        shape=Texts(labels=("not_equivalent", "equivalent"), pair=True, symmetric=True),
-        metrics=("accuracy", "f1"),  # accuracy in the ablations of BERT (Table 5), F1 in its Table 1
-        # not from the hub, whose copy is tokenised ("does n't") and therefore another text
-        rows=Files("MRPC", label="Quality", first="#1 String", second="#2 String"),
-        licence="Microsoft Research licence: research only, not passed on",
-        official=(3668, 408),
-    ),
-    Task(
+    _MRPC,
+    replace(
+        _MRPC,
         name="mrpc_dev_test",
         title="MRPC, dev and test set together: do the two sentences say the same?",
-        source="Dolan and Brockett 2005, Automatically Constructing a Corpus of Sentential Paraphrases",
-        shape=Texts(labels=("not_equivalent", "equivalent"), pair=True, symmetric=True),
-        metrics=("accuracy", "f1"),
         rows=DevAndTest(Files("MRPC", label="Quality", first="#1 String", second="#2 String", dev=_DEV_AND_TEST)),
-        licence="Microsoft Research licence: research only, not passed on",
         own_split="scored on the 408 dev and 1,725 test pairs, with 13 training pairs that have their words left out",
+        official=None,
     ),
     Task(
         name="stsb",
@@ -133,32 +149,16 @@ ROWS = (
             "evaluate. Their test pairs are not used. Half of these are duplicates, a third of QQP"
         ),
     ),
-    Task(
-        name="mnli",
-        title="MNLI: does the premise entail the hypothesis, contradict it, or neither?",
-        source="Williams et al. 2018, A Broad-Coverage Challenge Corpus for Sentence Understanding through Inference",
-        shape=Texts(labels=_NLI, pair=True),
-        metrics=("accuracy", "mismatched_accuracy"),  # one model answers both dev sets; the first is the matched one
-        rows=Files(
-            "MNLI", label="gold_label", first="sentence1", second="sentence2", identifier="index",
-            dev=("dev_matched.tsv", "dev_mismatched.tsv"), parts=("", "mismatched"),
-            hub=Hub(_GLUE, "mnli", "premise", "hypothesis",
-                    splits={"dev": ("validation_matched", "validation_mismatched")}),
-            otherwise=nearest("mnli_own", "which divides the matched dev set in two"),
-        ),
-        licence="OANC licence, CC BY 3.0 and CC BY-SA 3.0 by genre",
-        official=(392702, 9815 + 9832),
-    ),
-    Task(
+    _MNLI,
+    replace(
+        _MNLI,
         name="mnli_own",
         title="MNLI, own split of the matched dev set: is the hypothesis entailed, contradicted, or neither?",
-        source="Williams et al. 2018, A Broad-Coverage Challenge Corpus for Sentence Understanding through Inference",
-        shape=Texts(labels=_NLI, pair=True),
         metrics=("accuracy",),
         rows=MNLI_OWN,
-        licence="OANC licence, CC BY 3.0 and CC BY-SA 3.0 by genre",
         languages=("en", "en"),
         own_split="four fifths of the premises of the matched dev set to train, a fiftieth of the official size",
+        official=None,
     ),
     Task(
         name="rte",

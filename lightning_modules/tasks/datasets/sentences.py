@@ -1,5 +1,7 @@
 """Tasks with one text or two beyond GLUE."""
 
+from dataclasses import replace
+
 from lightning_modules.data.corpora.reviews import HELD_OUT
 from lightning_modules.tasks.readers.files import Files, Hub
 from lightning_modules.tasks.readers.own_split import Held, Sampled, nearest
@@ -8,34 +10,33 @@ from lightning_modules.tasks.task import Task
 
 _NLI = ("entailment", "neutral", "contradiction")
 
-ROWS = (
-    Task(
-        name="snli",
-        title="SNLI: does the caption entail the sentence, contradict it, or neither?",
-        source="Bowman et al. 2015, A large annotated corpus for learning natural language inference",
-        shape=Texts(labels=_NLI, pair=True),
-        metrics=("accuracy",),
-        rows=Files(
-            "snli", label="gold_label", first="sentence1", second="sentence2", identifier="pairID", within="",
-            train="snli_1.0_train.txt", dev="snli_1.0_dev.txt", unlabelled=("-", "-1"),
-            hub=Hub("stanfordnlp/snli", None, "premise", "hypothesis"),
-            otherwise=nearest("snli_own", "which divides the dev set in two"),
-        ),
-        licence="CC BY-SA 4.0",
-        official=(549367, 9842),
+_SNLI = Task(
+    name="snli",
+    title="SNLI: does the caption entail the sentence, contradict it, or neither?",
+    source="Bowman et al. 2015, A large annotated corpus for learning natural language inference",
+    shape=Texts(labels=_NLI, pair=True),
+    metrics=("accuracy",),
+    rows=Files(
+        "snli", label="gold_label", first="sentence1", second="sentence2", identifier="pairID", within="",
+        train="snli_1.0_train.txt", dev="snli_1.0_dev.txt", unlabelled=("-", "-1"),
+        hub=Hub("stanfordnlp/snli", None, "premise", "hypothesis"),
+        otherwise=nearest("snli_own", "which divides the dev set in two"),
     ),
-    Task(
+    licence="CC BY-SA 4.0",
+    official=(549367, 9842),
+)  # fmt: skip
+ROWS = (
+    _SNLI,
+    replace(
+        _SNLI,
         name="snli_own",
         title="SNLI, own split of the dev set: is the sentence entailed, contradicted, or neither?",
-        source="Bowman et al. 2015, A large annotated corpus for learning natural language inference",
-        shape=Texts(labels=_NLI, pair=True),
-        metrics=("accuracy",),
         rows=Held(Files("snli", label=2, first=0, second=1, train="dev.txt", within=""), share=0.2),
-        licence="CC BY-SA 4.0",
         own_split=(
             "four fifths of the captions of the dev set to train, a seventieth of the official size, lower-cased "
             "and without punctuation"
         ),
+        official=None,
     ),
     Task(
         name="sst5",

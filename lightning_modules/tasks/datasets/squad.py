@@ -231,54 +231,50 @@ REBUILT = Squad("1.1", train=(_REBUILT,), dev=_ANY, otherwise="The official ques
 _SOURCE_1 = "Rajpurkar et al. 2016, SQuAD: 100,000+ Questions for Machine Comprehension of Text"
 _SOURCE_2 = "Rajpurkar et al. 2018, Know What You Don't Know: Unanswerable Questions for SQuAD"
 
-ROWS = (
-    Task(
-        name="squad1",
-        title="SQuAD 1.1: which words of the passage answer the question?",
-        source=_SOURCE_1,
-        shape=Spans(),
-        metrics=("f1", "exact_match"),
-        rows=PUBLISHED,
-        licence="CC BY-SA 4.0",
-        official=(87_599, 10_570),
-        settings={"max_length": 384},
+_SQUAD1 = Task(
+    name="squad1",
+    title="SQuAD 1.1: which words of the passage answer the question?",
+    source=_SOURCE_1,
+    shape=Spans(),
+    metrics=("f1", "exact_match"),
+    rows=PUBLISHED,
+    licence="CC BY-SA 4.0",
+    official=(87_599, 10_570),
+    settings={"max_length": 384},
+)
+_SQUAD2 = Task(
+    name="squad2",
+    title="SQuAD 2.0: which words of the passage answer the question, if any do?",
+    source=_SOURCE_2,
+    shape=Spans(unanswerable=True),
+    metrics=Spans(unanswerable=True).usual,
+    rows=Squad(
+        "2.0", "rajpurkar/squad_v2", otherwise=nearest("squad2_own", "which divides the official dev set in two")
     ),
-    Task(
+    licence="CC BY-SA 4.0",
+    official=(130_319, 11_873),
+    settings={"max_length": 384},
+)
+ROWS = (
+    _SQUAD1,
+    replace(
+        _SQUAD1,
         name="squad1_own",
         title="SQuAD 1.1, training questions rebuilt: which words of the passage answer the question?",
-        source=_SOURCE_1,
-        shape=Spans(),
-        metrics=("f1", "exact_match"),
         rows=REBUILT,
-        licence="CC BY-SA 4.0",
         own_split=(
             "official dev. The training questions, in the official number, are rebuilt from published pages. Ids "
             "differ, and an answer that occurs several times in its passage may be marked at another occurrence"
         ),
-        settings={"max_length": 384},
+        official=None,
     ),
-    Task(
-        name="squad2",
-        title="SQuAD 2.0: which words of the passage answer the question, if any do?",
-        source=_SOURCE_2,
-        shape=Spans(unanswerable=True),
-        metrics=Spans(unanswerable=True).usual,
-        rows=Squad(
-            "2.0", "rajpurkar/squad_v2", otherwise=nearest("squad2_own", "which divides the official dev set in two")
-        ),
-        licence="CC BY-SA 4.0",
-        official=(130_319, 11_873),
-        settings={"max_length": 384},
-    ),
-    Task(
+    _SQUAD2,
+    replace(
+        _SQUAD2,
         name="squad2_own",
         title="SQuAD 2.0, own split of the dev set: which words of the passage answer the question, if any do?",
-        source=_SOURCE_2,
-        shape=Spans(unanswerable=True),
-        metrics=Spans(unanswerable=True).usual,
         rows=Divided(Squad("2.0", dev=_ANY)),
-        licence="CC BY-SA 4.0",
         own_split="articles of the official dev set, two thirds to train: 6 % of the official questions",
-        settings={"max_length": 384},
+        official=None,
     ),
 )

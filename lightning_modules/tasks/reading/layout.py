@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
-import torch
 
 from lightning_modules.backbones.new_symbols import FIRST_NEW
 from lightning_modules.batch import Tokens
@@ -101,11 +100,5 @@ class Segments:
         ids[:, 0] = self.marks.start
         special = separator | ~real
         special[:, 0] = True
-        tokens = Tokens(
-            ids=torch.from_numpy(ids),
-            special=torch.from_numpy(special),
-            real=torch.from_numpy(real),
-            sample=torch.from_numpy(rows),
-            tables={"segment": torch.from_numpy((second & real).astype(np.int64))},
-        )
+        tokens = Tokens.of(ids, special, real, rows, {"segment": (second & real).astype(np.int64)})
         return tokens.with_cls_last() if self.cls_last else tokens

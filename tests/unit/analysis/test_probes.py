@@ -54,7 +54,7 @@ def asked(tiny, tmp_path, kept):
 def toy(monkeypatch):
     for task in (toy_task("toy"), toy_task("toy_numbers", labels=())):
         monkeypatch.setitem(TASKS, task.name, task)
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
 
 
 def data(system, task="toy"):

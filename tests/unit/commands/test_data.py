@@ -6,8 +6,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from ablations.commands import data_sets
 from ablations.commands.cli import app
-from ablations.commands.data_sets import inventory
 from lightning_modules.data import CORPORA
 from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.tasks import TASKS, Task, pins
@@ -32,7 +32,7 @@ def home(tmp_path, monkeypatch):
 
 
 def rte():
-    (found,) = inventory.items(["rte"])
+    (found,) = data_sets.items(["rte"])
     return found
 
 
@@ -69,7 +69,7 @@ class TestListing:
 
     def test_what_has_no_pin_is_measured_from_the_folder(self, home, monkeypatch):
         write_rte(home)
-        monkeypatch.setattr(pins, "pinned", dict)
+        monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
         found = rte()
         assert (found.found, found.sizes, found.pinned, found.how) == ("folder", (3, 2), False, "")
         assert found.row()["fingerprint"] == f"{pins.fingerprint('rte')[:8]} measured"
@@ -83,7 +83,7 @@ class TestListing:
     def test_what_cannot_be_measured_is_told(self, home, monkeypatch):
         write_rte(home)
         (home / "glue/RTE/dev.tsv").write_text("")
-        monkeypatch.setattr(pins, "pinned", dict)
+        monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
         found = rte()
         assert "dev.tsv is empty" in found.problem
         assert found.sizes == (2490, 277)
@@ -91,9 +91,9 @@ class TestListing:
     def test_the_hub_is_asked_only_when_told_to(self, monkeypatch):
         asked = []
         monkeypatch.setattr(Origin, "sizes_on_hub", lambda origin: asked.append(str(origin.hub)) or {})
-        assert not [item for item in inventory.items() if item.found == "hub"]
+        assert not [item for item in data_sets.items() if item.found == "hub"]
         assert asked == []
-        assert {item.name for item in inventory.items(hub=True) if item.found == "hub"} >= {"cola", "mnli", "snli"}
+        assert {item.name for item in data_sets.items(hub=True) if item.found == "hub"} >= {"cola", "mnli", "snli"}
         assert "nyu-mll/glue (cola)" in asked
 
 
@@ -104,9 +104,9 @@ class TestVerify:
         assert "no corpus, task or text 'rtee'. Did you mean 'rte'?" in text
 
     def test_absent_data_are_wrong_only_if_they_were_named(self, monkeypatch):
-        monkeypatch.setattr(inventory, "CORPORA", {})
-        monkeypatch.setattr(inventory, "SOURCES", {})
-        monkeypatch.setattr(inventory, "TASKS", {name: TASKS[name] for name in ("rte", "cola")})
+        monkeypatch.setattr(data_sets, "CORPORA", {})
+        monkeypatch.setattr(data_sets, "SOURCES", {})
+        monkeypatch.setattr(data_sets, "TASKS", {name: TASKS[name] for name in ("rte", "cola")})
         code, text = call("verify")
         assert (code, text.count("absent ")) == (0, 2)
         assert "0 of 2 data sets are available. Wrong: 0" in text
@@ -120,7 +120,7 @@ class TestVerify:
         assert code == 1
         assert "train is partial: it has 3 examples instead of 2,490" in text
         assert "dev is partial: it has 2 examples instead of 277" in text
-        assert f"instead of {pins.pinned()['rte']['dev'].sha256[:12]} and 277" in text
+        assert f"instead of {pins.TASK_PINS.pinned()['rte']['dev'].sha256[:12]} and 277" in text
 
     def test_a_text_that_models_are_asked_is_compared_with_its_pin(self, home):
         file = home / "lambada/lambada_test.jsonl"
@@ -133,7 +133,7 @@ class TestVerify:
     def test_what_is_as_pinned_and_published_is_fine(self, home, monkeypatch):
         write_rte(home, 2490, 277)
         wanted = pins.measured(TASKS["rte"])
-        monkeypatch.setattr(pins, "pinned", lambda: {"rte": wanted})
+        monkeypatch.setattr(pins.Pins, "pinned", lambda _: {"rte": wanted})
         assert call("verify", "rte") == (
             0,
             "ok      rte: 2,490 + 277 examples\n1 of 1 data sets are available. Wrong: 0\n",
@@ -151,7 +151,7 @@ class TestVerify:
     def test_examples_that_can_teach_or_measure_nothing(self, home, monkeypatch, train, dev, labels, wrong):
         """A set of the user's own: no published size and no pin."""
         write_rte(home, train, dev, labels=labels)
-        monkeypatch.setattr(pins, "pinned", dict)
+        monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
         monkeypatch.setitem(TASKS, "rte", dataclasses.replace(TASKS["rte"], official=None))
         code, text = call("verify", "rte", "--format", "json")
         (found,) = json.loads(text)["data"]
@@ -161,7 +161,7 @@ class TestVerify:
 
     def test_a_label_that_no_training_example_has_is_noted_by_name(self, home, monkeypatch):
         write_rte(home, 40, 20)
-        monkeypatch.setattr(pins, "pinned", dict)
+        monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
 
         def notes(*labels):
             shape = Texts(("entailment", "not_entailment", *labels), pair=True)
@@ -180,7 +180,7 @@ class TestVerify:
         tagging = Tagging(types=("PER", "ORG"))
         task = Task("names", "Names?", "here", tagging, ("entity_f1",), lambda split: iter(rows[split == "dev" :: 2]))
         monkeypatch.setitem(TASKS, "names", task)
-        monkeypatch.setattr(pins, "pinned", dict)
+        monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
         code, text = call("verify", "names")
         assert code == 0
         assert [tag for tag in ("O", "B-PER", "I-PER", "B-ORG", "I-ORG") if f"'{tag}'" in text] == [
@@ -191,7 +191,7 @@ class TestVerify:
 
     def test_dev_examples_among_the_training_examples(self, home, monkeypatch):
         write_rte(home, 2490, 277, first="train")
-        monkeypatch.setattr(pins, "pinned", dict)
+        monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
         code, text = call("verify", "rte")
         assert code == 1
         assert "every dev example is also a training example" in text

@@ -8,7 +8,7 @@ from tests.messages import names
 
 
 def said(*words):
-    done = CliRunner().invoke(app, ["measure", *map(str, words)])
+    done = CliRunner().invoke(app, ["evaluate", *map(str, words)])
     assert done.exit_code != 0
     return done.output
 

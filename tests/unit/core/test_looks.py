@@ -3,9 +3,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
 
 from ablations.core.looks import Looks, decided, nominal_alpha, overall_alpha
-from ablations.core.statistics import holm, holm_levels
 from tests.depth import depth
 
 ONE, TWO = Looks((5,)), Looks((4, 8))
@@ -38,12 +38,22 @@ def test_nominal_and_overall_are_inverse(alpha, n):
 @given(st.lists(p_value, min_size=1, max_size=12))
 @example([0.0625, 0.0625, 0.0625, 0.0125])
 def test_one_look_is_holm(p):
-    found = decided([[value] for value in p], ONE)
-    assert [decision.p for decision in found] == pytest.approx(holm(p))
-    assert [decision.level for decision in found] == pytest.approx(holm_levels(p))
-    for value, level, decision in zip(p, holm_levels(p), found, strict=True):
-        if abs(value - (1 - level)) > 1e-9:  # 1 - level is rounded
-            assert decision.rejected == (value < 1 - level)
+    found, (rejected, adjusted, *_) = decided([[value] for value in p], ONE), multipletests(p, method="holm")
+    assert [decision.p for decision in found] == pytest.approx(adjusted, rel=1e-12, abs=1e-15)
+    for value, decided_by_holm, decision in zip(p, rejected, found, strict=True):
+        assert decision.level >= 0.95 - 1e-12
+        if abs(decision.p - 0.05) > 1e-9:
+            assert decision.rejected == decided_by_holm
+        if abs(value - (1 - decision.level)) > 1e-9:  # 1 - level is rounded
+            assert decision.rejected == (value < 1 - decision.level)
+
+
+def test_levels_step_down_until_the_first_failure():
+    for p, expected in (
+        ([0.012, 0.04, 0.001, 0.03], [1 - 0.05 / 3, 0.975, 1 - 0.05 / 4, 0.975]),
+        ([0.001, 0.002], [0.975, 0.95]),
+    ):
+        assert [decision.level for decision in decided([[value] for value in p], ONE)] == pytest.approx(expected)
 
 
 @given(families)

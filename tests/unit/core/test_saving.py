@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ablations.core.saving import saving
+from ablations.pages.saving_table import saving
 
 LABELS = [100, 1_000, 10_000]
 

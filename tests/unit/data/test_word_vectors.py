@@ -29,7 +29,7 @@ VECTORS = SETTINGS.but(word_vectors={})
 @pytest.fixture
 def toy(monkeypatch):
     monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
 
 
 def store_of(sentences, size, folder="text"):

@@ -40,7 +40,7 @@ READS = {
 def toys(monkeypatch):
     for task in (toy_task("toy"), toy_task("toy_pairs", shape="pair"), *TOYS.values()):
         monkeypatch.setitem(TASKS, task.name, task)
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
 
 
 @pytest.fixture

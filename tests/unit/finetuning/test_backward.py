@@ -20,7 +20,7 @@ BACKWARD = STREAM | {"format.sentence_order": "backward"}
 def toy(monkeypatch):
     for task in (toy_task("toy"), toy_task("toy_pairs", shape="pair")):
         monkeypatch.setitem(TASKS, task.name, task)
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
 
 
 @pytest.mark.parametrize("most", [16, 8], ids=["longer", "cut"])

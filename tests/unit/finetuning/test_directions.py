@@ -22,7 +22,7 @@ def toy(monkeypatch):
     """A task of single texts and one of pairs that a tiny model learns."""
     for task in (toy_task("toy"), toy_task("toy_pairs", shape="pair")):
         monkeypatch.setitem(TASKS, task.name, task)
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
 
 
 def reading(tiny, direction):

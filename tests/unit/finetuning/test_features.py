@@ -36,7 +36,7 @@ SETTINGS = FineTuning().but(
 def deep(tiny, monkeypatch, tmp_path):
     """A tiny system of five layers and a task by the name ``toy``, with a cache of features of their own."""
     monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
     monkeypatch.setattr(features, "cache", lambda: tmp_path)
     return tiny.but(**{"model.num_layers": 5})
 

@@ -34,7 +34,7 @@ def toy(monkeypatch):
     """A task that a tiny model learns, by the name ``toy``, and its like with pairs and numbers."""
     for task in (toy_task("toy"), toy_task("toy_pairs", shape="pair"), toy_task("toy_numbers", labels=())):
         monkeypatch.setitem(TASKS, task.name, task)
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
 
 
 def weights(system, folder):
@@ -160,7 +160,7 @@ def test_the_last_batch_of_an_epoch_may_be_a_single_example(tiny, monkeypatch):
     rows = [Row("w01 w02", None, "0"), Row("w03", None, "1"), Row("w05 w06 w07", None, "1")]
     task = Task("three", "Three?", "here", Texts(("no", "yes")), ("accuracy",), lambda split: iter(rows))
     monkeypatch.setitem(TASKS, "three", task)
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
     tuning = FinetuningRun(tiny, "three", SETTINGS.but(batch_size=2), 0, None)
     data = tuning.data
     module = tuning.build()

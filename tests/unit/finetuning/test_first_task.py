@@ -25,7 +25,7 @@ SETTINGS = FineTuning().but(
 def toy(monkeypatch):
     for name in ("toy", "other"):
         monkeypatch.setitem(TASKS, name, toy_task(name))
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
 
 
 def runs(system, **changes):

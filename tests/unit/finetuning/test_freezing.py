@@ -37,7 +37,7 @@ BACKBONES = {
 @pytest.fixture(autouse=True)
 def toy(monkeypatch):
     monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
 
 
 def tuning(system, weights=None, **changes):

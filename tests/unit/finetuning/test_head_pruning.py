@@ -39,7 +39,7 @@ MODELS = {
 def toy(monkeypatch):
     monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
     monkeypatch.setitem(TASKS, "pairs", toy_task("pairs", shape="pair"))
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
 
 
 def tuning(system, weights=None, task="toy", **changes):

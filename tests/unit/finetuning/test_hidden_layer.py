@@ -35,7 +35,7 @@ SETTINGS = FineTuning().but(
 def toy(monkeypatch):
     monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
     monkeypatch.setitem(TASKS, "toy_options", TOYS["toy_options"])
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
 
 
 def vectors(count, width):

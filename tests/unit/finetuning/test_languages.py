@@ -22,7 +22,7 @@ def abroad(monkeypatch):
     """A task whose training texts are English and whose dev texts are German."""
     task = replace(toy_task("toy", shape="pair"), languages=("en", "de"))
     monkeypatch.setitem(TASKS, "toy", task)
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
     return task
 
 

@@ -38,7 +38,7 @@ def alike(labels=("low", "high")):
 def toys(monkeypatch):
     for task in (toy_task("toy"), toy_task("toy_pairs", shape="pair"), alike(), *TOYS.values()):
         monkeypatch.setitem(TASKS, task.name, task)
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
 
 
 def reading(tiny, direction="left_to_right"):

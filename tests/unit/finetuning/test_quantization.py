@@ -21,7 +21,7 @@ INT8 = {"quantization": "int8"}
 @pytest.fixture(autouse=True)
 def toy(monkeypatch):
     monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
 
 
 def tuning(system, weights=None, **changes):

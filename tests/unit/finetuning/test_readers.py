@@ -30,7 +30,7 @@ def toy(monkeypatch):
         monkeypatch.setitem(TASKS, task.name, task)
     for name, task in TOYS.items():
         monkeypatch.setitem(TASKS, name, task)
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
 
 
 def run_of(system, task, **changes):

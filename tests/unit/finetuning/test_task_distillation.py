@@ -51,7 +51,7 @@ def toy(monkeypatch):
         monkeypatch.setitem(TASKS, name, toy_task(name, **given))
     for name, task in (TOYS | {"spans": SPANS}).items():
         monkeypatch.setitem(TASKS, name, task)
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
 
 
 def taught(**changes):

@@ -24,7 +24,7 @@ SETTINGS = FineTuning().but(
 @pytest.fixture(autouse=True)
 def toy(monkeypatch):
     monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
 
 
 def pruned(**changes):

@@ -26,7 +26,7 @@ WORDS = 40
 @pytest.fixture(autouse=True)
 def toy(monkeypatch):
     monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
 
 
 @pytest.fixture

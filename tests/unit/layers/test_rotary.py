@@ -5,7 +5,7 @@ import torch
 
 from lightning_modules.backbones import Transformer
 from lightning_modules.config import ConfigError
-from lightning_modules.layers.heads import in_heads
+from lightning_modules.layers.attention import in_heads
 from lightning_modules.layers.rotary import rotate, rotation
 
 

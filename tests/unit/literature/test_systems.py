@@ -5,12 +5,11 @@ import re
 import pytest
 
 from ablations.figures.style import svg
-from ablations.figures.systems import draw
 from ablations.literature import published_values, systems
 from ablations.literature.configurations import read as configurations
 from ablations.literature.systems import Hardware, released, told, told_of, training
 from ablations.pages import systems_page
-from ablations.pages.systems_page import beside
+from ablations.pages.systems_page import beside, draw
 from ablations.study import Study
 from lightning_modules.config import ConfigError
 from lightning_modules.systems import SYSTEMS

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from ablations.measurements.from_answers import completed
+from ablations.measurements.measurements import completed
 from ablations.schema.run import Run
 from lightning_modules.config import ConfigError
 from lightning_modules.tasks import TASKS, FineTuning, fingerprint, pins
@@ -22,7 +22,7 @@ FEW = FineTuning(train_examples=20, validation_share=0.25)
 @pytest.fixture
 def toy(monkeypatch):
     """Gives the toy task some metrics."""
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
     return lambda *metrics: monkeypatch.setitem(TASKS, "toy", dataclasses.replace(BOTH, metrics=metrics))
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.retained import is_smaller, ratio, retained, whole_of
 from ablations.measurements.summaries import summarise
 from ablations.pages import retained_table
+from ablations.pages.retained_table import is_smaller, ratio, retained, whole_of
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.schema.record import Record

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from lightning_modules.config import ConfigError
-from lightning_modules.measures.effective_context import effective_contexts, losses_by_token
+from lightning_modules.measures.effective_context import effective_contexts
 from lightning_modules.measures.final_metrics import measures
+from tests.by_token import losses_by_token
 from tests.messages import naming
 from tests.unit.training.test_carries import LSTM
 

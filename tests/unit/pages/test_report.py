@@ -9,7 +9,7 @@ import pytest
 
 from ablations.pages import publishing, report
 from ablations.planning import grids
-from ablations.planning.states import run_states
+from ablations.planning.plan import run_states
 from ablations.schema.scale import Scale
 from lightning_modules.config import ConfigError
 from lightning_modules.places import project

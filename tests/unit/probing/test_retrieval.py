@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from lightning_modules.config import ConfigError
-from lightning_modules.data.pins import DataMismatch
 from lightning_modules.data.settings import Data
+from lightning_modules.pins import DataMismatch
 from lightning_modules.pretraining import fit
 from lightning_modules.probing import retrieval, table
 from lightning_modules.probing.parts import TooFewExamples

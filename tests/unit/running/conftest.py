@@ -39,5 +39,5 @@ def trainings(monkeypatch):
     monkeypatch.setattr(fitting, "fit", fit)
     monkeypatch.setattr(tuning, "finetune", tune)
     monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
     return made, obstacle

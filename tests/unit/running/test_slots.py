@@ -9,7 +9,7 @@ import torch
 
 from ablations.core import provenance
 from ablations.core.machine import cores, gpus, listed, slots
-from ablations.running import estimate, sharing
+from ablations.running import estimate, local
 from ablations.running.local import Local, LocalOptions
 from lightning_modules.training.execution import Execution
 
@@ -85,7 +85,7 @@ def test_what_cannot_be_shared_is_refused(machine, names, execution):
 @pytest.fixture
 def launch(monkeypatch):
     """Eight runs of 3 GB each by plan, one of which trains."""
-    monkeypatch.setattr(sharing, "_PERIOD", 0.0)
+    monkeypatch.setattr(local, "_PERIOD", 0.0)
     monkeypatch.setattr(estimate, "memory", lambda systems, execution: [3e9 for _ in systems])
     runs = [SimpleNamespace(id=str(number), system=object()) for number in range(8)]
     todo, shares = {run.id: run for run in runs}, {"0": 0.3}
@@ -100,8 +100,8 @@ def laid_out(machine, launch, names, idle, busy, **options):
     executor.open(launch)
     machine(*names, uses=busy)
     before = [slot["CUDA_VISIBLE_DEVICES"] for slot in executor.slots]
-    rooms = [executor.room() for _ in range(sharing._LOOKS)]
-    assert rooms[:-1] == [len(before)] * (sharing._LOOKS - 1)
+    rooms = [executor.room() for _ in range(local._LOOKS)]
+    assert rooms[:-1] == [len(before)] * (local._LOOKS - 1)
     return before, [slot["CUDA_VISIBLE_DEVICES"] for slot in executor.slots]
 
 
@@ -143,7 +143,7 @@ def test_runs_stay_alone_where_it_is_not_known_or_asked(machine, launch, monkeyp
     machine("A", uses=changes.get("uses", [f"4000, {MEMORY}, 20"]))
     executor = Local(LocalOptions(**changes.get("options", {})))
     executor.open(launch)
-    assert [executor.room() for _ in range(2 * sharing._LOOKS)] == [1] * (2 * sharing._LOOKS)
+    assert [executor.room() for _ in range(2 * local._LOOKS)] == [1] * (2 * local._LOOKS)
 
 
 def test_each_run_has_a_gpu_alone_once_one_that_shared_it_lacked_memory(machine, launch, capsys):
@@ -162,7 +162,7 @@ def test_a_run_that_does_not_train_yet_says_nothing(machine, launch):
     machine("A", uses=[f"4000, {MEMORY}, 20"])
     executor = Local()
     executor.open(launch)
-    assert [executor.room() for _ in range(2 * sharing._LOOKS)] == [1] * (2 * sharing._LOOKS)
+    assert [executor.room() for _ in range(2 * local._LOOKS)] == [1] * (2 * local._LOOKS)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="affinity is a matter of Linux and macOS")

@@ -370,7 +370,7 @@ def test_every_metric_that_fits_has_a_value():
 
 
 def test_a_pinned_row_is_its_examples_until_its_definition_changes(monkeypatch):
-    examples = {split: part.sha256 for split, part in pins.pinned()["wnut17"].items()}
+    examples = {split: part.sha256 for split, part in pins.TASK_PINS.pinned()["wnut17"].items()}
     assert fingerprint("wnut17") == identity(examples)
     changed = dataclasses.replace(TASKS["wnut17"], shape=dataclasses.replace(TASKS["wnut17"].shape, context=True))
     monkeypatch.setitem(TASKS, "wnut17", changed)

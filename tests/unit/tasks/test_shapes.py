@@ -21,7 +21,7 @@ SETTINGS = FineTuning().but(
 def toys(monkeypatch):
     for name, task in TOYS.items():
         monkeypatch.setitem(TASKS, name, task)
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
 
 
 @pytest.mark.parametrize("name", TOYS)

@@ -146,7 +146,7 @@ def reading_task(unanswerable=False):
 def test_a_tiny_model_learns_to_read(tiny, monkeypatch, unanswerable, layout, beam):
     task = reading_task(unanswerable)
     monkeypatch.setitem(TASKS, "reading", task)
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
     settings = FineTuning().but(
         **{"epochs": 5, "batch_size": 8, "max_length": 16, "precision": "fp32", "optimizer.peak_lr": 3e-2},
         span_beam=beam,
@@ -170,7 +170,7 @@ def test_a_tiny_model_learns_to_read(tiny, monkeypatch, unanswerable, layout, be
 @pytest.mark.parametrize("beam", [None, {}])
 def test_an_answer_does_not_depend_on_the_rest_of_its_batch(tiny, monkeypatch, beam):
     monkeypatch.setitem(TASKS, "reading", reading_task())
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
     tuning = FinetuningRun(tiny, "reading", FineTuning(max_length=16).but(span_beam=beam), 0, None)
     module, inputs = tuning.build().eval(), tuning.data.dev
     short, long = inputs.sizes[:, 0].argmin(), inputs.sizes[:, 0].argmax()

@@ -18,7 +18,7 @@ MNLI = "index\tgenre\tsentence1\tsentence2\tlabel1\tgold_label\n"
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("ABLATIONS_DATA", str(tmp_path))
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
     return tmp_path
 
 

@@ -8,6 +8,7 @@ import pytest
 import scipy.stats
 import sklearn.metrics
 
+from lightning_modules import pin
 from lightning_modules.config import ConfigError
 from lightning_modules.data import DataMismatch
 from lightning_modules.systems import SYSTEMS
@@ -17,6 +18,7 @@ from lightning_modules.tasks.measured_baselines import baselines
 from lightning_modules.tasks.scores.metrics import METRICS
 from lightning_modules.tasks.shapes.span import Spans
 from lightning_modules.tasks.shapes.texts import TextExamples, Texts
+from lightning_modules.tasks.table import task_named
 
 # Three lines of each data set in its official form; training and dev files are alike.
 OFFICIAL = {
@@ -89,7 +91,7 @@ def official(tmp_path, monkeypatch):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content, encoding="utf-8", newline="")
     monkeypatch.setenv("ABLATIONS_DATA", str(tmp_path))
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
     return tmp_path / "glue"
 
 
@@ -129,19 +131,19 @@ class TestEveryTask:
             assert value == (0.4 if metric.endswith("accuracy") else 0.0)
 
     def test_splits_of_our_own_stay_pinned(self):
-        assert OWN.keys() <= pins.pinned().keys()
+        assert OWN.keys() <= pins.TASK_PINS.pinned().keys()
 
-    @pytest.mark.parametrize("name", pins.pinned())
+    @pytest.mark.parametrize("name", pins.TASK_PINS.pinned())
     def test_is_pinned_at_its_official_size(self, name):
-        sizes = tuple(pins.pinned()[name][split].examples for split in ("train", "dev"))
+        sizes = tuple(pins.TASK_PINS.pinned()[name][split].examples for split in ("train", "dev"))
         assert sizes == (TASKS[name].official or OWN.get(name, sizes))
 
-    @pytest.mark.parametrize("name", pins.pinned())
+    @pytest.mark.parametrize("name", pins.TASK_PINS.pinned())
     def test_planning_opens_no_data(self, name, monkeypatch):
         monkeypatch.setattr(table.TASKS[name].__class__, "examples", None)
         assert len(fingerprint(name)) == 64
         steps, tokens, flops = expected_work(SYSTEMS["roberta_base"], name, FineTuning(epochs=2, batch_size=16))
-        train = pins.pinned()[name]["train"].examples
+        train = pins.TASK_PINS.pinned()[name]["train"].examples
         least = 2 * -(-train // 16)
         if isinstance(TASKS[name].shape, Spans):  # long passages are several windows
             assert least <= steps < 4 * least
@@ -226,7 +228,7 @@ class TestReaders:
 class TestPins:
     def test_other_examples_are_refused_naming_both(self, official, monkeypatch):
         wanted = pins.measured(TASKS["rte"])
-        monkeypatch.setattr(pins, "pinned", lambda: {"rte": wanted})
+        monkeypatch.setattr(pins.Pins, "pinned", lambda _: {"rte": wanted})
         assert len(pins.checked("rte", "train")) == 3
         path = official / "RTE/train.tsv"
         path.write_text(path.read_text().replace("It rains.", "It rained a lot."))
@@ -244,11 +246,12 @@ class TestPins:
     def test_pinning_keeps_the_other_pins(self, official, tmp_path, monkeypatch):
         monkeypatch.undo()
         monkeypatch.setenv("ABLATIONS_DATA", str(official.parent))
-        monkeypatch.setattr(pins, "_PINS", tmp_path / "pins.json")
-        pins.pin(["rte"])
-        pins.pin(["cola"])
+        own = pins.Pins("task", tmp_path / "pins.json", task_named)
+        monkeypatch.setitem(pin.KINDS, "task", (own.path, own.entry))
+        pin.main("task", "rte")
+        pin.main("task", "cola")
         assert list(json.loads((tmp_path / "pins.json").read_text())) == ["cola", "rte"]
-        assert pins.pinned()["rte"] == pins.measured(TASKS["rte"])
+        assert own.pinned()["rte"] == pins.measured(TASKS["rte"])
 
 
 class TestBigramShift:

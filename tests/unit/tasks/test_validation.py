@@ -30,7 +30,7 @@ DIVIDED = [name for name in MADE if name != "toy_alone"]  # all of its questions
 def toys(monkeypatch):
     for name, task in MADE.items():
         monkeypatch.setitem(TASKS, name, task)
-    monkeypatch.setattr(pins, "pinned", dict)
+    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
 
 
 def items(of):

@@ -43,7 +43,7 @@ def written(folder, monkeypatch, name, content):
     pins = folder / "pins.json"
     known = json.loads(pins.read_text()) if pins.exists() else {}
     pins.write_text(json.dumps(known | {name: vars(sources.Pin.of(source.read(path)))}))
-    monkeypatch.setattr(sources, "_PINS", pins)
+    monkeypatch.setattr(sources, "PINS", pins)
 
 
 def test_a_last_word_is_right_if_the_model_would_write_it(tmp_path, monkeypatch):

@@ -10,7 +10,6 @@ from lightning_modules.config import ConfigError
 from lightning_modules.data.store import tokenizer_file
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.generation.language_model import of_training
-from lightning_modules.measures.effective_context import losses_by_token
 from lightning_modules.measures.final_metrics import measures
 from lightning_modules.objectives.language_model import NEXT
 from lightning_modules.zero_shot import stream
@@ -18,6 +17,7 @@ from lightning_modules.zero_shot.measure import asked, kept
 from lightning_modules.zero_shot.settings import Measurement
 from lightning_modules.zero_shot.speed import TURNS
 from lightning_modules.zero_shot.table import ZERO_SHOT
+from tests.by_token import losses_by_token
 from tests.messages import naming
 from tests.unit.training.test_carries import LSTM
 

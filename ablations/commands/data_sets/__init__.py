@@ -1,1 +1,0 @@
-"""What ``ablations data`` lists and measures."""

@@ -1,1 +1,0 @@
-"""Commands on whole stores of records."""
