@@ -74,8 +74,9 @@ def complete_finished(runs: Iterable[Run], records: Records) -> list[str]:
                 complete_methods(record, records)
             else:
                 complete(record.run(), records, wait=False)
-        except (ConfigError, MemoryError, OSError) as error:  # the runs are recorded, and their page can be made
-            problems[f"what simple methods reach could not be computed: {error or 'not enough memory'}"] = None
+        except Exception as error:  # whatever it is, the runs are recorded, and their page can be made
+            reason = str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
+            problems[f"what simple methods reach could not be computed: {reason}"] = None
     return list(problems)
 
 

@@ -14,7 +14,6 @@ from typing import Any, Literal
 from filelock import Timeout
 
 from ablations.core import provenance
-from ablations.core.disk import bars
 from ablations.core.store import Damage, Records
 from ablations.planning import cost as costing
 from ablations.planning.plan import Plan
@@ -27,7 +26,6 @@ from ablations.schema.record import PASSING, Outcome, Record
 from ablations.schema.run import Run
 from lightning_modules import cached
 from lightning_modules.files import is_full, read
-from lightning_modules.measures import heldout_text
 from lightning_modules.places import cache
 from lightning_modules.training.execution import ALONE, Execution
 
@@ -373,18 +371,6 @@ class Launch:
             return exit_codes.DISK_FULL
         return exit_codes.RECORDED
 
-    def _uncounted(self) -> list[str]:
-        """Why what counting reaches is not kept, where a run failed to compute it; each reason once."""
-        reasons: dict[str, None] = {}
-        for run in self.plan.runs:
-            with contextlib.suppress(FileNotFoundError):  # it did not fail
-                reason = (self.records.work_folder(run.id) / worker.UNCOUNTED).read_text(encoding="utf-8")
-                names = [bars.name(run, target) for target in heldout_text.targets(run.system)]
-                if not all(bars.is_kept(self.records.folder, name) for name in names):
-                    reasons[reason] = None
-        again = f"`ablations bars {self.plan.grid.name} --scale {self.plan.scale}` computes it"
-        return [f"What counting reaches is not kept ({reason}): {again}" for reason in reasons]
-
     def finish(self) -> Summary:
         """The summary, read from the store. Of a run left for want of time, that an attempt died is no end."""
         waiting = {*self.left, *self.shares, *self.todo} if self.until is not None else set()
@@ -405,6 +391,5 @@ class Launch:
         self.summary.failures = list(failures.values())
         self.summary.outcomes = dict(Counter(names.values()))
         self.summary.left = sum(names[run_id] == "missing" for run_id in waiting)
-        self.summary.notes += self._uncounted()
         self.summary.seconds = time.monotonic() - self.started
         return self.summary

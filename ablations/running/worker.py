@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from lightning_modules.training.recorder import Fitted
 
 PROGRESS = "progress.json"
-UNCOUNTED = "uncounted.txt"  # in the work folder: why what counting reaches was not kept
 _PROGRESS_EVERY = 1.0  # seconds
 _TAKEN_OVER = "the run has a final record of another process, which stays. This work was done twice"
 _SECOND = "second.json"  # in the work folder: the metrics of a training that was repeated for its weights
@@ -124,7 +123,7 @@ def attempt(
 def _count(run: Run, records: Records, folder: Path) -> None:
     """Keeps what counting reaches on the run's held-out words, unless another run does.
 
-    No failure is the run's: its log has it in full, and the launcher's summary says it.
+    No failure is the run's: its log has it in full.
     """
     record = records.get(run.id)
     if record is None or record.outcome != "done":
@@ -132,9 +131,8 @@ def _count(run: Run, records: Records, folder: Path) -> None:
     try:
         for bar in bars.complete(run, records, wait=False):
             note(folder, f"counting reaches {bar.level:.4f} nats in {bar.question} ({bar.floor})")
-    except Exception as error:
+    except Exception:  # the command tries again at its end, and says why it cannot: `complete_finished`
         note(folder, f"what counting reaches is not kept: {traceback.format_exc().rstrip()}")
-        (folder / UNCOUNTED).write_text(" ".join(f"{type(error).__name__}: {error}".split()), encoding="utf-8")
 
 
 def _attempt(run: Run, records: Records, watch: Watch, job: Job, death: tuple[int, str] | None) -> int:

@@ -314,6 +314,7 @@ def test_margins_are_bands_about_nothing():
 
 @pytest.mark.slow
 def test_a_choice_that_leaves_no_claim_says_so(tmp_path):
+    (tmp_path / "records").mkdir()
     asked = ["claims", "--paper", "albert", "--grid", "masking_ratio", "--results-dir", str(tmp_path)]
     ended = CliRunner().invoke(app, asked)
     assert ended.exit_code == 0
@@ -322,6 +323,8 @@ def test_a_choice_that_leaves_no_claim_says_so(tmp_path):
 
 @pytest.mark.slow
 def test_claims_are_asked_by_id_and_a_slip_is_answered_with_the_nearest(tmp_path):
+    (tmp_path / "records").mkdir()
+
     def asked(*words):
         return CliRunner().invoke(app, ["claims", *words, "--results-dir", str(tmp_path)])
 

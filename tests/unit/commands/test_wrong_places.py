@@ -14,7 +14,9 @@ def told(*words, code=2):
     return ended.output
 
 
-@pytest.mark.parametrize("words", [
+@pytest.mark.parametrize(
+    "words",
+    [
         ["clean"],
         ["status"],
         ["stop"],
@@ -24,7 +26,8 @@ def told(*words, code=2):
         ["show", "masking_ratio"],
         ["figures", "masking_ratio"],
         ["compare", "masking_ratio", "--equal", "steps"],
-    ])
+    ],
+)
 def test_a_folder_that_holds_no_results_is_named(words, tmp_path):
     (tmp_path / "photos").mkdir()
     for name in ("nowhere", "photos"):

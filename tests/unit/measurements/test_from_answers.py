@@ -88,10 +88,3 @@ def test_other_examples_than_those_of_the_record_compute_nothing(toy):
     kept = before.examples | {"right": recorded(FEW).examples["right"]}
     assert completed({"a": before.model_copy(update={"examples": kept})}).computed == {}
     assert completed({"a": before.model_copy(update={"examples": {}})}).computed == {}
-
-
-def test_a_metric_that_no_shape_has_stops_no_table(toy):
-    toy("accuracy")
-    before = recorded()
-    toy("accuracy", "mcc")
-    assert completed({"a": before}) == ({"a": before}, {}, {})
