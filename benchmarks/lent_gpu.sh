@@ -13,4 +13,6 @@ $THERE "cd visit && python -m ablations run $(printf '%q ' "$@") --no-notebook -
     echo "the runs ended with $?; 75 says that the time was over"
 mkdir -p ../visit
 $THERE 'tar -cz -C visit results .cache/runs' | tar -xz -C ../visit
-python -m ablations sync ../visit/results
+for part in results results/unpublished; do
+    [ ! -d ../visit/$part/records ] || python -m ablations sync ../visit/$part --results-dir $part
+done

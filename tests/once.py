@@ -55,6 +55,7 @@ def _read_once(read):
         state = hashlib.sha256(repr(states).encode()).hexdigest()[:16]
         return of_a_run(f"grid-{file.stem}-{state}", lambda: read(file, states))
 
+    vars(found)["__wrapped__"] = read
     return found
 
 

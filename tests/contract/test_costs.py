@@ -82,7 +82,7 @@ def test_a_smoke_plan_is_short_in_every_grid():
     long = []
     for name in grids.available():
         if "smoke" in grids.read(name).scales:
-            runs = {run.id: run for cell in cells_of(name, "smoke") for run in (*cell.work, *cell.awaited)}
+            runs = {run.id: run for cell in cells_of(name)["smoke"] for run in (*cell.work, *cell.awaited)}
             every = {one.id: one for run in runs.values() for one in run.lineage}
             charged = costs(list(every.values())).values()
             tokens = sum(cost.tokens for cost in charged)

@@ -80,7 +80,16 @@ def test_help_lists_every_target_and_every_target_is_phony():
 def test_clean_removes_every_cache_that_git_ignores():
     removed = subprocess.run(["make", "--dry-run", "clean"], cwd=ROOT, capture_output=True, text=True, check=True)
     ignored = (ROOT / ".gitignore").read_text().split()
-    kept = {".venv/", "__pycache__/", "*.egg-info/", ".ipynb_checkpoints/", "results/.locks/", "*.ckpt", "*.tmp"}
+    kept = {
+        ".venv/",
+        "__pycache__/",
+        "*.egg-info/",
+        ".ipynb_checkpoints/",
+        "results/.locks/",
+        "results/unpublished/",
+        "*.ckpt",
+        "*.tmp",
+    }
     assert {name.rstrip("/") for name in ignored if name not in kept} <= set(removed.stdout.split())
 
 

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from lightning_modules.places import project
+from tests.depth import NIGHTLY
 
 FOLDER = project() / "benchmarks"
 DATA = os.environ.get("ABLATIONS_DATA")  # which no test sees
@@ -25,6 +26,7 @@ OPTIONS = {  # program -> the least that it measures
     "recurrent": f"{TINY} --length 16 --turns 1",
     "translation": "--turns 1 --steps 1 --warm-up 1",
 }
+BY_DAY = ["complexity", "generation", "pretrain_vs_transformers"]  # `make nightly` tries all
 
 
 @pytest.fixture
@@ -40,12 +42,13 @@ def test_each_program_is_tried():
     assert OPTIONS.keys() == {file.stem for file in FOLDER.glob("*.py")}
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", OPTIONS if NIGHTLY else BY_DAY)
 def test_a_program_measures(name, tmp_path, monkeypatch):
+    if name in ("pretrain_vs_transformers", "translation"):
+        pytest.importorskip("accelerate", reason="Hugging Face's Trainer needs it: pip install -e '.[bench]'")
     if name == "translation":
-        missing = [library for library in ("transformers", "accelerate") if importlib.util.find_spec(library) is None]
-        if missing or not DATA or not os.path.isdir(os.path.join(DATA, "multi30k")):
-            pytest.skip(f"it needs {', '.join(missing) or 'the corpus Multi30k'}")
+        if not DATA or not os.path.isdir(os.path.join(DATA, "multi30k")):
+            pytest.skip("it needs the corpus Multi30k")
         monkeypatch.setenv("ABLATIONS_DATA", DATA)
     words = [sys.executable, str(FOLDER / f"{name}.py"), *OPTIONS[name].split()]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)

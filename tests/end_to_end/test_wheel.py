@@ -105,7 +105,7 @@ def test_an_installed_package_runs_in_an_empty_folder_and_stays_as_it_was(instal
     filters = ("--filter", f"{RATE}=0.15", "--seeds", 1)
     ran = installed("ablations", "run", "masking_ratio", "--scale", "smoke", *filters)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    results = installed.work / "results"
+    results = installed.work / "results" / "unpublished"  # a trial
     records = [json.loads(path.read_text()) for path in results.glob("records/*/*.json")]
     assert [record["outcome"] for record in records] == ["done"]
     assert {record["provenance"]["commit"] for record in records} == {None}
@@ -134,11 +134,11 @@ def test_a_grid_of_ones_own_lives_in_the_working_directory(installed):
     short = ("--scale", "smoke", "--seeds", 1, "--no-notebook", "--executor", "inline")
     ran = installed("ablations", "run", "./mine.yaml", *short, cwd=elsewhere)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    (page,) = elsewhere.glob("results/mine/*/table.md")
+    (page,) = elsewhere.glob("results/unpublished/mine/*/table.md")
     table = page.read_bytes()
     page.unlink()
     code = "import sys; from ablations.pages.publishing import republish; republish(*sys.argv[1:])"
-    rebuilt = installed("python", "-c", code, elsewhere / "results", elsewhere / "mine.yaml")
+    rebuilt = installed("python", "-c", code, elsewhere / "results" / "unpublished", elsewhere / "mine.yaml")
     assert rebuilt.returncode == 0, rebuilt.stderr
     assert page.read_bytes() == table
     assert installed.files() == before

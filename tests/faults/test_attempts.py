@@ -91,7 +91,7 @@ def test_a_launcher_is_stopped_from_another_terminal(cached, records, monkeypatc
     found = plan(grids.read(file), "smoke", records=records)
     with pytest.raises(SystemExit) as ended:
         execute(found, records, "inline", on_event=tell)
-    assert (said, ended.value.code) == ([1, 0], 128 + signal.SIGTERM)
+    assert (said, ended.value.code) == ([2, 0], 128 + signal.SIGTERM)
     assert (records.work_folder(found.runs[0].id) / "last.ckpt").exists()
     assert list(attempts.known(records)) == []
     assert not list((records.folder / locks.FOLDER / "launchers").glob("*.stop"))

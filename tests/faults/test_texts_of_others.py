@@ -248,7 +248,7 @@ def test_terminals_get_text(folder, monkeypatch, form, colour):
     for words in (["list"], ["check"], *([*command, *results] for command in commands)):
         ended = CliRunner().invoke(app, [*words, "--format", form], color=colour)
         assert ended.exception is None or isinstance(ended.exception, SystemExit), words
-        assert shown(ended.output), words
+        assert shown(ended.output) or (words[0], form) == ("verify", "names"), words  # no file is damaged
         if form == "json":
             assert json.loads(ended.stdout), words
 
@@ -265,6 +265,17 @@ def said(tmp_path):
     return asked
 
 
+def test_about_a_checkpoint(said, tmp_path):
+    system = SYSTEMS["bert_base"].but(**SHAPE)
+    interop.write(interop.of_run(system, system.build(0).state_dict()), tmp_path / "checkpoint")
+    file = tmp_path / "checkpoint" / "model.safetensors"
+    save_file(load_file(file) | {text: torch.zeros(1) for text in TEXTS.values()}, file)
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{number}" for number in range(59))]
+    (tmp_path / "checkpoint" / "vocab.txt").write_text("\n".join(words))
+    options = ["--task", "rte", "--set", "finetuning.max_length=16", "--output", tmp_path]
+    assert "checkpoint: left out: " in said("finetune", "--from", tmp_path / "checkpoint", *options)
+
+
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 class TestMessages:
     def test_about_a_record_with_a_foreign_key(self, said, tmp_path, text):
@@ -279,17 +290,8 @@ class TestMessages:
         file.write_text(json.dumps({text: text, "prompt": text, "options": [text, text]}))
         assert "questions.jsonl:1" in said("score", "model", file)
 
-    def test_about_a_checkpoint(self, said, tmp_path, text):
-        system = SYSTEMS["bert_base"].but(**SHAPE)
-        interop.write(interop.of_run(system, system.build(0).state_dict()), tmp_path / "checkpoint")
-        file = tmp_path / "checkpoint" / "model.safetensors"
-        save_file(load_file(file) | {text: torch.zeros(1)}, file)
-        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{number}" for number in range(59))]
-        (tmp_path / "checkpoint" / "vocab.txt").write_text("\n".join(words))
-        options = ["--task", "rte", "--set", "finetuning.max_length=16", "--output", tmp_path]
-        assert "checkpoint: left out: " in said("finetune", "--from", tmp_path / "checkpoint", *options)
-
     def test_about_a_log(self, said, tmp_path, text):
+        (tmp_path / "records").mkdir()
         log = Records(tmp_path).work_folder("0" * 16) / "log.txt"
         log.parent.mkdir(parents=True)
         log.write_text(f"before {text} after", newline="")

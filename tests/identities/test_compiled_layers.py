@@ -15,6 +15,7 @@ from lightning_modules.finetuning.run import FinetuningRun, finetune
 from lightning_modules.pretraining import fit
 from lightning_modules.tasks import FineTuning
 from lightning_modules.training.execution import Execution
+from tests.depth import NIGHTLY
 from tests.end_to_end.test_training import RESUMED
 
 STILL = {"model.dropout": 0.0, "model.attention_dropout": 0.0, "model.embedding_dropout": 0.0}
@@ -23,8 +24,8 @@ STILL = {"model.dropout": 0.0, "model.attention_dropout": 0.0, "model.embedding_
 @pytest.fixture
 def told(tiny, tmp_path):
     """What `tests.identities.compiling` says."""
-    if shutil.which("g++") is None:
-        pytest.skip("this machine has no compiler")
+    if shutil.which("g++") is None or not NIGHTLY:
+        pytest.skip("compiling takes a minute, and a compiler: `make nightly` and `make test-gpu` try it")
     system = tiny.but(**STILL, **{"training.steps": 20, "model.num_layers": 3})
     words = [sys.executable, "-m", "tests.identities.compiling", json.dumps(system.to_dict()), str(tmp_path / "fitted")]
     done = subprocess.run(words, capture_output=True, text=True)

@@ -156,6 +156,7 @@ def test_the_command_shows_the_three_ways(encoder, tmp_path, monkeypatch):
     monkeypatch.setattr("lightning_modules.data.text.encode.Encoder", lambda *_: encoder)
     words = ["fill-mask", "abc", TEXT, "--joint", "--top", "4", "--results-dir", str(tmp_path)]
     assert Records(tmp_path).files() == []
+    (tmp_path / "records").mkdir()
     ended = CliRunner().invoke(app, [*words, "--format", "json"], catch_exceptions=False)
     assert json.loads(ended.output)[0] == {
         "first": "new", "second": "york", "independent": pytest.approx(0.35), "left_first": pytest.approx(0.5),

@@ -15,7 +15,7 @@ from tests import tiny
 @pytest.fixture(autouse=True)
 def new_process(monkeypatch):
     """This process remembers nothing, and other tests what they have read."""
-    monkeypatch.setattr(grids, "_read", lru_cache(grids._read.__wrapped__))
+    monkeypatch.setattr(grids, "_read", lru_cache(grids._read.__wrapped__.__wrapped__))
 
 
 @pytest.fixture

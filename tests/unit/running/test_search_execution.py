@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import pickle
 
 import pytest
 from typer.testing import CliRunner
@@ -14,6 +13,7 @@ from ablations.core.store import Records
 from ablations.measurements.measurements import Measurements
 from ablations.pages.publishing import republish
 from ablations.planning import new_grid
+from ablations.planning.plan import plan
 from ablations.running import estimate
 from ablations.running.summary import Summary
 from ablations.schema.grid import Search
@@ -96,7 +96,9 @@ def test_another_process_makes_the_plan_of_a_study_again(tmp_path, trainings, mo
     one.run(slice={RATE: 0.4})
     monkeypatch.undo()
     study(tmp_path).run("inline")
-    again = pickle.loads(pickle.dumps(given["again"]))(records=Records(tmp_path / "results"))
+    asked = json.loads(json.dumps(given["again"]))
+    part = asked.pop("slice")
+    again = plan(one.resolve().grid, "smoke", **asked, records=Records(tmp_path / "results")).sliced(part)
     assert [run.id for run in again.runs] == [run.id for run in one.resolve().sliced({RATE: 0.4}).runs]
     assert again.is_finished
 
