@@ -435,7 +435,8 @@ def show_record(
     from lightning_modules.config import ConfigError, did_you_mean
 
     with reporting_errors():
-        records = known(results_dir)
+        if cell is None:  # which may have no record yet
+            known(results_dir)
         if what in grids.available() or Path(what).suffix in (".yaml", ".yml"):
             study = Study(what, scale, results_dir=results_dir)
             if cell is not None:
@@ -450,7 +451,7 @@ def show_record(
             hint = did_you_mean(what, grids.available())
             raise ConfigError([f"'{what}' is neither a grid nor the first digits of a run.{hint}"])
         else:
-            record = recorded(what, records).to_dict()
+            record = recorded(what, known(results_dir)).to_dict()
             tell(record, plain(form, "a record"), "id", json.dumps(record, indent=1, ensure_ascii=False))
 
 
