@@ -94,7 +94,7 @@ def _sentences(hypothesis: Hypothesis) -> str:
 
 
 def margin_text(verdict: Verdict) -> str:
-    """``Margin 0.02 nats (rule of thumb). ``: the margin and where it comes from; empty without one."""
+    """The margin of a verdict and where it comes from, as a sentence with a space behind it; empty without one."""
     if verdict.margin is None:
         return ""
     unit = f" {verdict.unit}" if verdict.unit else ""

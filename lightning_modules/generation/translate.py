@@ -5,7 +5,7 @@ a length penalty (Wu et al. 2016, equation 14)::
 
     log P(y | x) / ((5 + |y|) / 6) ^ alpha
 
-where |y| counts the end too. A beam of 1 is greedy search. A prefix ends at a step only if its end is among the
+where ``|y|`` counts the end too. A beam of 1 is greedy search. A prefix ends at a step only if its end is among the
 ``width`` best continuations. The search stops after ``width`` ends; with a strong length penalty a longer one may find
 better translations. What is found does not depend on the other sources of a batch.
 """
