@@ -26,7 +26,7 @@ OPTIONS = {  # program -> the least that it measures
     "recurrent": f"{TINY} --length 16 --turns 1",
     "translation": "--turns 1 --steps 1 --warm-up 1",
 }
-BY_DAY = ["complexity", "generation", "pretrain_vs_transformers"]  # `make nightly` tries all
+BY_DAY = ["generation", "pretrain_vs_transformers"]  # `make nightly` tries all
 
 
 @pytest.fixture
