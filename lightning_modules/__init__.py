@@ -5,4 +5,4 @@ by hand, with a CHANGELOG line, when a change moves the results of all runs of a
 when. A change that moves those of one tokenizer, format, task or device puts a version into the settings of that part.
 """
 
-NUMERICS = {"data": 1, "pretrain": 3, "evaluate": 1, "finetune": 2, "measure": 1}
+NUMERICS = {"data": 1, "pretrain": 3, "evaluate": 1, "finetune": 2, "measure": 1, "checkpoint": 1}

@@ -121,6 +121,18 @@ def lock(path: Path) -> FileLock:
     return FileLock(path)
 
 
+def home_of(folder: Path) -> Path:
+    """The folder that links in a checkpoint's folder may not lead out of.
+
+    The cache of the Hugging Face hub keeps ``<model>/snapshots/<revision>`` of links into ``<model>/blobs``: there it
+    is the model's.
+    """
+    for place in folder.resolve().parents:
+        if place.name == "snapshots" and (place.parent / "blobs").is_dir():
+            return place.parent
+    return folder
+
+
 def is_inside(path: Path, folder: Path) -> bool:
     """Whether no link leads from a path below a folder out of the folder, which may itself be reached by a link."""
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))

@@ -13,14 +13,14 @@ import torch
 from pydantic import model_validator
 from torch import nn
 
-from lightning_modules import languages, parts, streams, teachers, translation, word_clusters, words
+from lightning_modules import checkpoints, languages, parts, streams, teachers, translation, word_clusters, words
 from lightning_modules.backbones import AnyBackbone, EncoderDecoder, Transformer
 from lightning_modules.backbones.backbone import ONE_SIDE, BackboneModule
 from lightning_modules.backbones.chosen_layers import check_layers, with_layers
 from lightning_modules.backbones.settings import StackSettings
 from lightning_modules.backbones.shapes import shaping, undrawn
 from lightning_modules.batch import CHARACTERS, QUERY_STREAM, Direction, Example, Tokens, Vocabulary
-from lightning_modules.config import ConfigError, Problem, Settings, as_data, canonical, diff, flat, label
+from lightning_modules.config import ConfigError, Problem, Settings, as_data, canonical, diff, flat, knob, label
 from lightning_modules.data import Data, InputFormat
 from lightning_modules.data.baselines import pair_edges
 from lightning_modules.data.corpora.registry import corpus
@@ -67,6 +67,25 @@ class System(Settings):
     schedule: Schedule = Schedule()
     training: Training = Training()
     evaluation: Evaluation = Evaluation()
+    checkpoint: str = knob(
+        "",
+        "The name of a released checkpoint, which takes the place of the pretraining: no other knob of a system acts, "
+        "but those of the fine-tuning do. By default the system is pretrained here.",
+        neutral="",
+    )
+
+    def but(self, **changes: Any) -> Self:
+        """As for all settings. With a ``checkpoint`` it is the system of that, of which nothing else can be changed."""
+        name = changes.pop("checkpoint", self.checkpoint)
+        if not name:
+            return super().but(**changes, checkpoint=name)
+        row = checkpoints.released(name)
+        released = super(System, type(self)()).but(**{**row.knobs, "name": row.title, "checkpoint": name})
+        other = diff(released, super(System, released).but(**changes)) if changes else {}
+        if other:
+            text = "comes with the checkpoint {}, which is not pretrained here: leave it out, or leave out checkpoint"
+            raise ConfigError(Problem(path, f"{known!r} {text.format(name)}") for path, (known, _) in other.items())
+        return released
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -327,6 +346,8 @@ class System(Settings):
         Where words of byte-level pieces are read, it has the number of the rule by which they begin, and with held-out
         pairs that of the classes of pieces.
         """
+        if self.checkpoint:
+            return {"checkpoint": self.checkpoint}  # whose files are among the texts of its runs
         bare, kind = super()._bare(), self.data.tokenizer.kind
         if kind == "byte_bpe" and self._reads_words:
             bare["data"]["tokenizer"]["words"] = words.OF_BYTES
@@ -367,12 +388,16 @@ class System(Settings):
 
     @property
     def corpora(self) -> tuple[str, ...]:
-        """Every corpus behind a training: of its text, of its tokenizer, and of its parents."""
+        """Every corpus behind a training: of its text, of its tokenizer, and of its parents. A checkpoint has none."""
+        if self.checkpoint:
+            return ()
         return tuple(dict.fromkeys(name for system in (self, *self.behind) for name in system.data.named))
 
     @property
     def probed(self) -> tuple[str, ...]:
-        """The probes of this training and of its parents."""
+        """The probes of this training and of its parents. A checkpoint has none."""
+        if self.checkpoint:
+            return ()
         return tuple(dict.fromkeys(name for system in (self, *self.behind) for name in system.evaluation.probes))
 
     def data_seed(self, seed: int) -> int:

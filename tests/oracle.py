@@ -48,7 +48,10 @@ def _stale(records: Records) -> Iterator[str]:
     for record in records.all():
         try:
             run = record.run()
-            if run.numerics != current_numerics(run.kind) or not run.texts.items() <= run.fingerprints.items():
+            if (
+                run.numerics != current_numerics(run.kind, run.system)
+                or not run.texts.items() <= run.fingerprints.items()
+            ):
                 yield f"{record.id} is stale: its numerics or texts are others now"
         except ConfigError:
             continue

@@ -124,6 +124,11 @@ _SEED_SETS = {  # by where the rows of streams start, if all cells read streams
 
 def _seeds(plan: Planned) -> str:
     """What a seed sets, and what it has to do with comparisons."""
+    if all(cell.system.checkpoint for cell in plan.cells):
+        sets = (
+            "* A seed sets the head, the order of the examples and which of them are drawn. Cells have the same seeds"
+        )
+        return f"{sets}, and one released encoder. {pairs.ABOUT}"
     starts = {cell.system.format.row_starts if cell.system.format.kind == "stream" else "" for cell in plan.cells}
     sets = f"* {_SEED_SETS[starts.pop() if len(starts) == 1 else '']} Cells have the same seeds"
     if found := trunks.of_cells(plan.cells):

@@ -116,6 +116,11 @@ def check_askable(system: System, tasks: Sequence[str]) -> None:
     """
     if not tasks:
         return
+    if system.checkpoint:
+        text = (
+            f"{', '.join(tasks)} cannot be measured: a released checkpoint is fine-tuned, and not asked. Leave them out"
+        )
+        raise ConfigError([Problem("measure", text)])
     try:
         check_predicts_next(system, "the model")
     except ConfigError as error:

@@ -19,6 +19,7 @@ from lightning_modules.tasks import FineTuning
 from lightning_modules.zero_shot.settings import Measurement
 
 Values = dict[str, Any]
+CHECKPOINT = "checkpoint"  # the knob that names a released checkpoint
 _MOST_COMBINATIONS = 100_000  # of axes; more take minutes to list and no machine runs them
 
 
@@ -237,6 +238,8 @@ class Workshop:
         self.afterwards = {path: value for path, value in common.items() if path.startswith(AFTERWARDS)}
         self.common = {path: value for path, value in common.items() if path not in self.afterwards}
         self._own = {**grid.set, **grid.scales[scale].set}
+        own = grid.scales[scale].set
+        self._at_scale = {path: value for path, value in own.items() if path in self.common}
         self._stand_ins = grid.scales[scale].variants
         self._started: dict[str, dict[str, Any] | None] = {}
         self._reference: float | None = None
@@ -280,7 +283,7 @@ class Workshop:
             ConfigError: Naming each bad knob.
         """
         system = self._made(values)
-        if self.grid.budget.equal == "steps":
+        if self.grid.budget.equal == "steps" or system.checkpoint:
             return system
         if self._reference is None:
             reference = self._made(self.baseline)
@@ -295,6 +298,9 @@ class Workshop:
     def _made(self, values: Mapping[str, Any]) -> System:
         name = values.get(SYSTEM_AXIS, self.grid.base)
         knobs = {path: value for path, value in self.knobs(values).items() if not path.startswith(AFTERWARDS)}
+        checkpoint = knobs.get(CHECKPOINT, self.common.get(CHECKPOINT, ""))
+        if checkpoint:  # which has what all cells of the grid are given, or another pretraining's
+            return SYSTEMS[name].but(**{**self._at_scale, **knobs, CHECKPOINT: checkpoint})
         start = self._start(name)
         changed = start and _changed(start, knobs)
         if changed:

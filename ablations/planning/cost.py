@@ -61,7 +61,7 @@ def costs(runs: Sequence[Run]) -> dict[str, Cost]:
     for run in runs:
         cost = pretraining.get(id(run.system)) or _pretraining(run.system, sizes)
         pretraining[id(run.system)] = cost
-        if run.task:
+        if run.task or run.system.checkpoint:
             cost = Cost(cost.parameters, *KINDS[run.kind].work(run), embeddings=cost.embeddings)
         by_id[run.id] = cost
     return by_id

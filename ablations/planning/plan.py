@@ -272,7 +272,7 @@ class Plan:
         named: dict[str, str] = {}
         for cell in self.cells:
             for run in cell.runs:
-                named.setdefault(run.id, f"{cell.label} seed {run.seed}")
+                named.setdefault(run.id, run.system.checkpoint or f"{cell.label} seed {run.seed}")
             for run in cell.children:
                 named.setdefault(run.id, f"{cell.label} seed {run.seed} on {run.task}")
             for trial in cell.search:
@@ -296,7 +296,7 @@ class Plan:
         """One row per cell: its values, size and cost, and the states of its runs."""
         rows = []
         for cell in counted(self.cells, "counting FLOPs"):
-            cost = self.costs[cell.planned[0].id]
+            cost = self._of_seed(cell)
             states = Counter(self.states[run.id] for run in cell.work)
             states |= Counter({"to follow": len(cell.awaited)} if cell.awaited else {})
             row: dict[str, Any] = {"cell": cell.label, **cell.values}
@@ -311,6 +311,16 @@ class Plan:
             row["state"] = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
             rows.append(row | self._searched(cell))
         return pd.DataFrame(rows)
+
+    def _of_seed(self, cell: Cell) -> Cost:
+        """The cost of a seed of a cell: of its pretraining, or of what is done with a released checkpoint."""
+        first = cell.planned[0]
+        found = self.costs[first.id]
+        if not first.system.checkpoint:
+            return found
+        done = [self.costs[run.id] for run in (*cell.children, *cell.awaited) if run.seed == first.seed and run.task]
+        sums = (sum(getattr(cost, name) for cost in done) for name in ("steps", "tokens", "flops"))
+        return Cost(found.parameters, *sums, embeddings=found.embeddings)
 
     def _searched(self, cell: Cell) -> dict[str, Any]:
         """The cost, state and choice of a cell's search; empty for cells without one."""

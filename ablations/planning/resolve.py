@@ -12,7 +12,7 @@ from ablations.planning.search import seeds as seeds_of
 from ablations.schema.cell import Cell, Trial
 from ablations.schema.grid import FINETUNING, FIRST_SEARCH_SEED, VALIDATION, Grid, Search
 from ablations.schema.run import Run, current_numerics
-from lightning_modules import NUMERICS
+from lightning_modules import NUMERICS, checkpoints
 from lightning_modules.config import ConfigError, Problem, identity
 from lightning_modules.data import Data
 from lightning_modules.data.pins import fingerprint as fingerprint_of
@@ -100,10 +100,12 @@ class Resolver:
     def _is_current(self, run: Run) -> bool:
         """Whether a pretraining has the present texts and numerics."""
         texts = all(self._fingerprint(name) == known for name, known in run.fingerprints.items())
-        return texts and run.numerics == current_numerics(run.kind)
+        return texts and run.numerics == current_numerics(run.kind, run.system)
 
     def _fingerprint(self, name: str) -> str:
-        """The present fingerprint of a corpus or of a probe."""
+        """The present fingerprint of a corpus, of a probe or of a checkpoint."""
+        if name.startswith(checkpoints.PREFIX):
+            return checkpoints.fingerprint(name.removeprefix(checkpoints.PREFIX))
         if name not in self._texts:
             probe = name.removeprefix(PREFIX)
             self._texts[name] = fingerprint_of(name) if probe == name else probes((probe,))[name]
@@ -154,6 +156,9 @@ class Resolver:
         if search:
             system = shortened(system, search)
         settings = {task: self._workshop.finetuning(values, task) for task in tasks}
+        if system.checkpoint and not tasks:
+            text = "a released checkpoint is fine-tuned, and there is no task: name some in the grid, or leave it out"
+            raise ConfigError([Problem("checkpoint", text)])
         for task, tuning in settings.items():
             fitting.check(system, task, tuning)
         if seeds[0] < FIRST_SEARCH_SEED and any(tuning.validation_share for tuning in settings.values()):

@@ -24,6 +24,7 @@ from ablations.running.local import Local
 from ablations.running.signals import TimeUp, ending, limited
 from ablations.running.summary import Summary
 from ablations.schema.kinds import KINDS
+from lightning_modules import checkpoints
 from lightning_modules.config import ConfigError, did_you_mean
 from lightning_modules.data import open_annotated, open_store
 from lightning_modules.files import is_full, lock
@@ -235,13 +236,16 @@ def _prepare_text(plan: Plan, records: Records) -> list[str]:
     Returns:
         What is left out of the runs for want of text, a sentence each.
     """
-    ahead = (*plan.pending, *plan.awaited) if plan.pending else ()
+    ahead = [*plan.pending, *plan.awaited] if plan.pending else []
+    for name in {run.system.checkpoint for run in ahead} - {""}:
+        checkpoints.checked(name)
+    for run in {(run.kind, run.task): run for run in ahead}.values():
+        KINDS[run.kind].check(run.task)
+    ahead = [run for run in ahead if not run.system.checkpoint]
     for (data, reads), run in {(run.system.data, run.system.objectives.reads): run for run in ahead}.items():
         kept_weights.lend_tokenizer(records.folder, run)
         open_annotated(data, "train", reads)
         open_store(data, "heldout")
-    for run in {(run.kind, run.task): run for run in ahead}.values():
-        KINDS[run.kind].check(run.task)
     notes = []
     for probes, data in dict.fromkeys((run.system.evaluation.probes, run.system.data) for run in ahead):
         if names := left_out(probes, data):

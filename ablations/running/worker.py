@@ -283,9 +283,10 @@ def _check_text(run: Run, records: Records) -> None:
             f"the text has changed since the run was planned: {current} instead of {run.fingerprints}"
         )
     try:
-        kept_weights.lend_tokenizer(records.folder, run)
-        open_annotated(run.system.data, "train", run.system.objectives.reads)
-        open_store(run.system.data, "heldout")
+        if not run.system.checkpoint:
+            kept_weights.lend_tokenizer(records.folder, run)
+            open_annotated(run.system.data, "train", run.system.objectives.reads)
+            open_store(run.system.data, "heldout")
         KINDS[run.kind].check(run.task)
         if run.kind == "pretrain":
             left_out(run.system.evaluation.probes, run.system.data)  # makes or reads the examples of the others

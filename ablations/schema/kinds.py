@@ -3,12 +3,14 @@
 Everything that depends on the kind of a run is read here; a new kind is an entry of `KINDS`.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from lightning_modules import checkpoints
 from lightning_modules.data.baselines.bigram import prefix
 from lightning_modules.parents import Role
 from lightning_modules.system import System
@@ -22,9 +24,10 @@ from lightning_modules.zero_shot.settings import Measurement
 from lightning_modules.zero_shot.table import zero_shot_named
 
 if TYPE_CHECKING:
+    from lightning_modules.data.text.encode import Encoder
     from lightning_modules.training.recorder import Fitted
 
-KindName = Literal["pretrain", "finetune", "measure"]
+KindName = Literal["pretrain", "finetune", "measure", "checkpoint"]
 Work = tuple[int, int, float]  # optimiser steps, positions, FLOPs
 
 
@@ -134,9 +137,40 @@ def _finetuned(run: Made, watch: Watch) -> "Fitted":
 
     assert run.finetuning is not None
     start, mask, teacher = (watch.weights.get(role) for role in ("start", "mask", "teacher"))
-    parts = FinetuningRun(run.system, run.task, run.finetuning, run.seed, start, mask=mask, teacher=teacher)
+    own = _own_encoder(run.system)
+    parts = FinetuningRun(run.system, run.task, run.finetuning, run.seed, start, own, mask=mask, teacher=teacher)
     given: dict[str, Any] = {"on_progress": watch.on_progress, "stop": watch.stop, "execution": watch.execution}
     return finetune(parts, watch.folder, **given, run_id=run.id)
+
+
+def _own_encoder(system: System) -> "Encoder | None":
+    """The tokenizer of a released checkpoint; None where a system's own text makes it."""
+    from lightning_modules.interop import own_encoder
+
+    if not system.checkpoint:
+        return None
+    family = checkpoints.released(system.checkpoint).family
+    return own_encoder(checkpoints.checked(system.checkpoint), family, system.data.tokenizer.vocab_size)
+
+
+def _read(run: Made, watch: Watch) -> "Fitted":
+    """Keeps the weights of a released checkpoint as `fit` keeps those of a training."""
+    from lightning_modules import interop
+    from lightning_modules.training.recorder import Fitted
+    from lightning_modules.training.weights import keep_weights
+
+    started = time.monotonic()
+    module = interop.read(checkpoints.checked(run.system.checkpoint)).build()
+    keep_weights(module, watch.folder)
+    weights = [parameter.detach() for parameter in module.parameters()]
+    size = sum(weight.numel() for weight in weights)
+    square = sum(float(weight.double().square().sum()) for weight in weights) / size
+    cost = {"seconds": time.monotonic() - started, "tokens": 0.0, "flops": 0.0, "parameters": float(size)}
+    return Fitted({_SQUARE: square}, cost=cost)
+
+
+def _prepare_checkpoint(run: Made) -> None:
+    checkpoints.checked(run.system.checkpoint)
 
 
 def _measured(run: Made, watch: Watch) -> "Fitted":
@@ -157,7 +191,7 @@ def _prepare_finetuning(run: Made) -> None:
     from lightning_modules.finetuning.run import FinetuningRun
 
     assert run.finetuning is not None
-    FinetuningRun(run.system, run.task, run.finetuning, run.seed, None).prepare()
+    FinetuningRun(run.system, run.task, run.finetuning, run.seed, None, _own_encoder(run.system)).prepare()
 
 
 def _prepare_measuring(run: Made) -> None:
@@ -225,6 +259,7 @@ def _settled_measurement(run: Made) -> dict[str, Measurement]:
 
 
 _PRETRAINING = ("data", "pretrain", "evaluate")
+_SQUARE = "checkpoint.mean_square"  # of its weights
 KINDS: dict[KindName, Kind] = {
     "pretrain": Kind("pretraining", "", _PRETRAINING, _pretrained, _heldout, _pretraining_work, _prepare_pretraining),
     "finetune": Kind(
@@ -251,4 +286,15 @@ KINDS: dict[KindName, Kind] = {
         lambda task: zero_shot_named(task).check(),
         _settled_measurement,
     ),
+    "checkpoint": Kind(
+        "checkpoint", "", ("checkpoint",), _read, lambda run: (_SQUARE,), lambda run: (0, 0, 0.0), _prepare_checkpoint
+    ),
 }
+
+
+def numerics_of(kind: KindName, system: System) -> tuple[str, ...]:
+    """The packages whose numerics a run depends on: after a released checkpoint no pretraining is behind it."""
+    packages = KINDS[kind].numerics
+    if not system.checkpoint:
+        return packages
+    return ("checkpoint", *(package for package in packages if package not in (*_PRETRAINING[1:], "checkpoint")))

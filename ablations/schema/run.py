@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, Self
 
-from ablations.schema.kinds import KINDS, KindName
-from lightning_modules import NUMERICS
+from ablations.schema.kinds import KINDS, KindName, numerics_of
+from lightning_modules import NUMERICS, checkpoints
 from lightning_modules.config import AsMade, Settings, identity, knob, required
 from lightning_modules.data import fingerprints_of
 from lightning_modules.parents import SEED, Role, parts
@@ -19,7 +19,6 @@ from lightning_modules.tasks import FineTuning, fingerprint
 from lightning_modules.tasks.unlabelled import fingerprint as of_texts
 from lightning_modules.zero_shot.settings import Measurement
 
-NUMERICS_OF = {name: kind.numerics for name, kind in KINDS.items()}
 _MEASURED: dict[Role, dict[str, Any]] = {"start": {"task": ""}}  # what a measurement reads: its pretraining
 
 
@@ -43,13 +42,13 @@ class Run(Settings):
 
     @classmethod
     def pretraining(cls, system: System, seed: int, fingerprints: dict[str, str]) -> "Run":
-        """The pretraining by the present code."""
+        """The pretraining by the present code; of a released checkpoint, the reading of it."""
         run = cls(
-            kind="pretrain",
+            kind=_made_by(system),
             system=system,
             seed=seed,
-            fingerprints=fingerprints | probes(system.probed),
-            numerics=current_numerics("pretrain"),
+            fingerprints=fingerprints | probes(system.probed) | _of_checkpoint(system),
+            numerics=current_numerics(_made_by(system), system),
         )
         return run._with_parents()
 
@@ -61,7 +60,7 @@ class Run(Settings):
             system=pretrained.system,
             seed=pretrained.seed,
             fingerprints={**pretrained.fingerprints, **_unlabelled(finetuning), task: fingerprint},
-            numerics=current_numerics("finetune"),
+            numerics=current_numerics("finetune", pretrained.system),
             task=task,
             finetuning=finetuning,
         )
@@ -75,7 +74,7 @@ class Run(Settings):
             system=pretrained.system,
             seed=pretrained.seed,
             fingerprints={**pretrained.fingerprints, task: fingerprint},
-            numerics=current_numerics("measure"),
+            numerics=current_numerics("measure", pretrained.system),
             task=task,
             measuring=measuring,
         )
@@ -141,11 +140,11 @@ class Run(Settings):
 
     def _pretraining(self, system: System, seed: int | None = None) -> "Run":
         run = Run(
-            kind="pretrain",
+            kind=_made_by(system),
             system=system,
             seed=self.seed if seed is None else seed,
             fingerprints=self._known(system),
-            numerics={part: self.numerics[part] for part in NUMERICS_OF["pretrain"]},
+            numerics={part: self.numerics[part] for part in numerics_of(_made_by(system), system)},
         )
         return run._with_parents()
 
@@ -182,9 +181,17 @@ class Run(Settings):
     def _known(self, system: System) -> dict[str, str]:
         """The fingerprints of a system's text, as this run has them if it does."""
         names = (*system.corpora, *(PREFIX + name for name in system.probed))
+        names += (checkpoints.PREFIX + system.checkpoint,) if system.checkpoint else ()
         if self.fingerprints.keys() >= set(names):
             return {name: self.fingerprints[name] for name in names}
         return _texts_of(system) | {name: self.fingerprints[name] for name in names if name in self.fingerprints}
+
+    def essence(self) -> dict[str, Any]:
+        """As for all settings. A checkpoint is one run whatever the seeds of its fine-tunings."""
+        essence = super().essence()
+        if self.kind == "checkpoint":
+            del essence["seed"]
+        return essence
 
     @cached_property
     def id(self) -> str:
@@ -194,7 +201,18 @@ class Run(Settings):
 
 def _texts_of(system: System) -> dict[str, str]:
     """The present fingerprints of a pretraining: of corpora and probes, those of its parents included."""
-    return fingerprints_of(system.corpora) | probes(system.probed)
+    return fingerprints_of(system.corpora) | probes(system.probed) | _of_checkpoint(system)
+
+
+def _of_checkpoint(system: System) -> dict[str, str]:
+    """The fingerprint of the files of a released checkpoint, if the system is one."""
+    name = system.checkpoint
+    return {checkpoints.PREFIX + name: checkpoints.fingerprint(name)} if name else {}
+
+
+def _made_by(system: System) -> KindName:
+    """The kind of the run that makes the weights of a system."""
+    return "checkpoint" if system.checkpoint else "pretrain"
 
 
 def _unlabelled(settings: FineTuning | None) -> dict[str, str]:
@@ -203,6 +221,6 @@ def _unlabelled(settings: FineTuning | None) -> dict[str, str]:
     return {taught.unlabelled: of_texts(taught.unlabelled)} if taught is not None and taught.unlabelled else {}
 
 
-def current_numerics(kind: KindName) -> dict[str, int]:
-    """Package -> numerics generation, for the packages that a kind of run depends on."""
-    return {part: NUMERICS[part] for part in NUMERICS_OF[kind]}
+def current_numerics(kind: KindName, system: System) -> dict[str, int]:
+    """Package -> numerics generation, for the packages that a run depends on."""
+    return {part: NUMERICS[part] for part in numerics_of(kind, system)}

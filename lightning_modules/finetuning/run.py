@@ -255,19 +255,19 @@ class FinetuningRun:
             raise ConfigError(
                 [f"finetuning.from_scratch starts from random weights, but {self.weights} is given. Use one of them."]
             )
+        model = system.model
         if settings.encoder_dropout is not None:
-            rates = {f"model.{name}": settings.encoder_dropout for name in system.model.dropouts}
-            system = system.but(**rates)
+            model = model.but(**dict.fromkeys(model.dropouts, settings.encoder_dropout))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            encoder = system.model.build(system.data.tokenizer.vocab_size)
-            width, features = system.model.width, settings.features
+            encoder = model.build(system.data.tokenizer.vocab_size)
+            width, features = model.width, settings.features
             backbone: nn.Module = encoder
             if settings.bilstm_layers:
                 backbone = BiLSTMOnTop(encoder, width, settings.bilstm_layers)
                 width = backbone.width
             if features is not None:
-                backbone = FrozenFeatures(encoder, system.model, features)
+                backbone = FrozenFeatures(encoder, model, features)
                 width = backbone.hidden_size
             if settings.window is not None:
                 backbone = InWindows(encoder, settings.window, self.reading.reader or "last")

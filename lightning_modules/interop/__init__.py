@@ -9,8 +9,8 @@ rejected.
 >>> module = checkpoint.build()  # doctest: +SKIP
 """
 
-from lightning_modules.interop.checkpoint import Checkpoint, of_run, read, write
+from lightning_modules.interop.checkpoint import Checkpoint, of_run, read, row_of, write
 from lightning_modules.interop.folder import fingerprint
 from lightning_modules.interop.own_tokenizer import own_encoder
 
-__all__ = ["Checkpoint", "fingerprint", "of_run", "own_encoder", "read", "write"]
+__all__ = ["Checkpoint", "fingerprint", "of_run", "own_encoder", "read", "row_of", "write"]

@@ -5,14 +5,15 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors.torch import save
 from torch import Tensor
 
 from lightning_modules.backbones import Transformer
-from lightning_modules.config import ConfigError
+from lightning_modules.checkpoints import Released, digests
+from lightning_modules.config import ConfigError, as_data, flat
 from lightning_modules.data import Vocabulary
 from lightning_modules.files import write_atomically
 from lightning_modules.interop.families import (
@@ -28,7 +29,7 @@ from lightning_modules.interop.families import (
 )
 from lightning_modules.interop.families.family import transformer
 from lightning_modules.interop.folder import CONFIG, WEIGHTS, Tensors, json_object, tensors
-from lightning_modules.interop.own_tokenizer import Frame, write_tokenizer
+from lightning_modules.interop.own_tokenizer import Frame, own_encoder, write_tokenizer
 from lightning_modules.system import System
 
 if TYPE_CHECKING:
@@ -316,3 +317,23 @@ def _without_empty_segments(system: System, weights: dict[str, Tensor]) -> tuple
         return system, weights
     rest = {name: tensor for name, tensor in weights.items() if name != SEGMENT}
     return system.but(**{"model.segment_types": 0}), rest
+
+
+def row_of(folder: str | Path, **said: Any) -> Released:
+    """The row of ``checkpoints.yaml`` for a folder; plans and pages need nothing else of it.
+
+    Args:
+        folder: The folder, whose tokenizer is read too.
+        **said: Fields that no folder says; see `Released`.
+
+    Raises:
+        ConfigError: As `read` and `own_encoder`, and for a family without a row of its own.
+    """
+    checkpoint, plain = read(folder), flat(System())
+    system = checkpoint.system
+    encoder = own_encoder(folder, checkpoint.family.name, system.data.tokenizer.vocab_size)
+    knobs = {path: as_data(value) for path, value in flat(system).items() if plain.get(path, ...) != value}
+    knobs = {**knobs, "data.tokenizer.kind": encoder.kind}
+    knobs.pop("name", None)
+    told = {"title": system.name, "folder": str(folder)} | said
+    return Released(family=checkpoint.family.name, knobs=knobs, digests=digests(Path(folder)), **told)

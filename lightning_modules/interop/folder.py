@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from lightning_modules.config import ConfigError
-from lightning_modules.files import Refused, open_plain, read_text
+from lightning_modules.files import Refused, home_of, open_plain, read_text
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 _LARGEST_JSON = 64 << 20  # bytes; vocabularies are the largest
@@ -32,7 +32,7 @@ def text(path: Path) -> str:
         ConfigError: When it cannot be read, is too large or is not UTF-8.
     """
     try:
-        return read_text(path, _LARGEST_JSON, _home(path.parent))
+        return read_text(path, _LARGEST_JSON, home_of(path.parent))
     except FileNotFoundError:
         told = f"there is no {path.name} in {path.parent}: name a folder of a checkpoint, as `ablations export` or "
         raise ConfigError([f"{told}save_pretrained of transformers writes it"]) from None
@@ -62,23 +62,11 @@ def json_object(path: Path) -> dict[str, Any]:
     return value
 
 
-def _home(folder: Path) -> Path:
-    """The folder that links in a checkpoint's folder may not lead out of.
-
-    The cache of the Hugging Face hub keeps ``<model>/snapshots/<revision>`` of links into ``<model>/blobs``: there it
-    is the model's.
-    """
-    for place in folder.resolve().parents:
-        if place.name == "snapshots" and (place.parent / "blobs").is_dir():
-            return place.parent
-    return folder
-
-
 def fingerprint(folder: Path) -> str:
     """SHA-256 of a folder's configuration and weights."""
     digest = hashlib.sha256()
     for name in (CONFIG, WEIGHTS):
-        with open_plain(folder / name, _home(folder)) as file:
+        with open_plain(folder / name, home_of(folder)) as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
 
@@ -138,7 +126,7 @@ def tensors(folder: Path) -> Iterator[Tensors]:
 
 def _check_format(path: Path) -> None:
     """Checks the first bytes of a safetensors file."""
-    with open_plain(path, _home(path.parent)) as file:
+    with open_plain(path, home_of(path.parent)) as file:
         size, start = os.fstat(file.fileno()).st_size, file.read(9)
     if start.startswith(_PICKLES) and start[8:] != b"{":
         raise ConfigError([f"{path} is a pickle or an archive under another name. It is not opened."])

@@ -20,7 +20,6 @@ from ablations.planning.cells import layout
 from ablations.planning.resolve import Resolver
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
-from ablations.schema.kinds import KINDS
 from lightning_modules.config import identity
 from lightning_modules.places import project
 from tests import once
@@ -41,7 +40,7 @@ def cells(grid: Grid, scale: str) -> tuple[Cell, ...]:
         mock.patch("ablations.schema.run.fingerprint", return_value=_NO_TEXT),
         mock.patch("ablations.schema.run.of_texts", return_value=_NO_TEXT),
         mock.patch("ablations.schema.run.current_numerics", return_value={}),
-        mock.patch("ablations.schema.run.NUMERICS_OF", dict.fromkeys(KINDS, ())),
+        mock.patch("ablations.schema.run.numerics_of", return_value=()),
     ):
         found = Resolver(grid, scale, plan.baseline, None, {}).cells(plan.kept)
         for cell in found:

@@ -38,7 +38,7 @@ def lend_tokenizer(results: Path, run: Run) -> None:
     Raises:
         ConfigError: For a corpus of the user's own that is missing, and a kept tokenizer that cannot be read.
     """
-    for member in run.lineage:
+    for member in (member for member in run.lineage if not member.system.checkpoint):
         data = member.system.data
         place = tokenizer_place(data)
         if not cached.is_sound(place) and (file := kept(results, member.id, TOKENIZER)):

@@ -16,6 +16,7 @@ from ablations.measurements.selection import baseline_of
 from ablations.measurements.summaries import planned_metrics
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Metric
+from lightning_modules import checkpoints
 from lightning_modules.system import System
 
 Means = Sequence[tuple[Cell, Interval]]
@@ -65,14 +66,18 @@ def holds(measured: Measurements) -> str:
     cells = [cell for cell in measured.cells if measured.finished(cell)]
     if not cells:
         return ""
-    systems = [cell.system for cell in cells]
+    runs = _span([len(measured.finished(cell)) for cell in cells], str)
+    each = f"with {runs} run{'s' * (runs != '1')} per cell."
+    released = dict.fromkeys(_released(cell.system) for cell in cells if cell.system.checkpoint)
+    systems = [cell.system for cell in cells if not cell.system.checkpoint]
+    if not systems:
+        return f"**Holds for** {' and '.join(released)}, {each}"
     layers = _span([system.model.num_layers for system in systems], str)
     width = _span([system.model.hidden_size for system in systems], str)
     sizes = _span([system.parameters() for system in systems], quantity)
     tokens = _span([system.tokens() for system in systems], quantity)
     text = _text(systems)
     length = _span([system.format.sequence_length for system in systems], str)
-    runs = _span([len(measured.finished(cell)) for cell in cells], str)
     continued = [system.trunks for system in systems if system.trunks]
     before = _text([trunk for trunks in continued for trunk in trunks])
     other = f" of {markdown_text(before)}" * (before != text)
@@ -81,8 +86,16 @@ def holds(measured: Measurements) -> str:
     return (
         f"**Holds for** {layers} layer{'s' * (layers != '1')} of {width} ({sizes} parameters), {tokens} tokens"
         f"{_real(measured, cells)}{after} of {markdown_text(text)} in sequences of {length} ({_pieces(systems)}), "
-        f"with {runs} run{'s' * (runs != '1')} per cell."
+        f"{''.join(f'and for {one}, ' for one in released)}{each}"
     )
+
+
+def _released(system: System) -> str:
+    """A released checkpoint in words."""
+    row = checkpoints.released(system.checkpoint)
+    size = f"{system.model.num_layers} layers of {system.model.hidden_size}"
+    trained = f", {row.trained_on}" * bool(row.trained_on)
+    return markdown_text(f"{row.title} ({size}, {quantity(system.parameters())} parameters{trained})")
 
 
 def _real(measured: Measurements, cells: Sequence[Cell]) -> str:

@@ -3,8 +3,9 @@
 import pytest
 
 from ablations.planning import grids
+from ablations.schema.kinds import KINDS
 from ablations.schema.record import Record, checksum
-from ablations.schema.run import NUMERICS_OF, Run
+from ablations.schema.run import Run
 from lightning_modules import NUMERICS
 from lightning_modules.config import ConfigError, identity
 from lightning_modules.systems import SYSTEMS
@@ -57,7 +58,7 @@ def test_combinations_that_do_not_go_together_are_named(tmp_path):
 def test_a_run_is_identified_by_what_determines_its_numbers():
     run = Run.pretraining(SYSTEM, 0, {"text": "aa"})
     assert run.id == identity(run.essence())[:16]
-    assert run.numerics == {part: NUMERICS[part] for part in NUMERICS_OF["pretrain"]}
+    assert run.numerics == {part: NUMERICS[part] for part in KINDS["pretrain"].numerics}
     assert Run.read(run.to_dict()).id == run.id
     same = [SYSTEM.but(name="another name"), SYSTEM.but(paper="another source"), SYSTEM.but(**{"model.ffn_size": 3072})]
     assert {Run.pretraining(system, 0, {"text": "aa"}).id for system in same} == {run.id}
