@@ -20,7 +20,8 @@ from lightning_modules.backbones.chosen_layers import check_layers, with_layers
 from lightning_modules.backbones.settings import StackSettings
 from lightning_modules.backbones.shapes import shaping, undrawn
 from lightning_modules.batch import CHARACTERS, QUERY_STREAM, Direction, Example, Tokens, Vocabulary
-from lightning_modules.config import ConfigError, Problem, Settings, as_data, canonical, diff, flat, knob, label
+from lightning_modules.config import ConfigError, Problem, Settings, as_data, canonical, diff, flat, label
+from lightning_modules.config import knob as field
 from lightning_modules.data import Data, InputFormat
 from lightning_modules.data.baselines import pair_edges
 from lightning_modules.data.corpora.registry import corpus
@@ -67,7 +68,7 @@ class System(Settings):
     schedule: Schedule = Schedule()
     training: Training = Training()
     evaluation: Evaluation = Evaluation()
-    checkpoint: str = knob(
+    checkpoint: str = field(
         "",
         "The name of a released checkpoint, which takes the place of the pretraining: no other knob of a system acts, "
         "but those of the fine-tuning do. By default the system is pretrained here.",

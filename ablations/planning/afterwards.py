@@ -117,9 +117,7 @@ def check_askable(system: System, tasks: Sequence[str]) -> None:
     if not tasks:
         return
     if system.checkpoint:
-        text = (
-            f"{', '.join(tasks)} cannot be measured: a released checkpoint is fine-tuned, and not asked. Leave them out"
-        )
+        text = f"{', '.join(tasks)} cannot be measured: a released checkpoint is fine-tuned. Leave them out"
         raise ConfigError([Problem("measure", text)])
     try:
         check_predicts_next(system, "the model")
