@@ -13,7 +13,7 @@ import yaml
 
 from lightning_modules import cached
 from lightning_modules.config import ConfigError, Problem, Settings, did_you_mean, identity, knob, required
-from lightning_modules.files import home_of, read
+from lightning_modules.files import home_of, read, write_atomically
 from lightning_modules.places import own, readable
 
 FILE, HOME = "checkpoints.yaml", "ABLATIONS_CHECKPOINTS"
@@ -97,6 +97,32 @@ def digests(folder: Path) -> dict[str, str]:
     return {name: cached.digest(folder / name, home_of(folder)) for name in names}
 
 
+def lacking(name: str) -> str:
+    """Why the folder of a checkpoint is not there, and the command that fetches it; empty if it is."""
+    row = released(name)
+    if row.place.is_dir():
+        return ""
+    home = os.environ.get(HOME)
+    where = f"there is no {row.folder} in {HOME}, {home}" if home else f"{HOME} is not set, which names its folder"
+    return f"{where}. To fetch it: `{row.fetch}`" if row.fetch else where
+
+
+def add(name: str, row: Released) -> Path:
+    """Writes a row to the last of `files`.
+
+    Raises:
+        ConfigError: If there is a checkpoint of that name, or the name is no word.
+    """
+    if not name.isidentifier() or name in known():
+        taken = "there is one already" if name in known() else "a name is of letters, digits and _"
+        raise ConfigError([Problem(f"checkpoint {name}", f"{taken}: choose another by --name")])
+    path = files()[-1]
+    before = read(path, _LARGEST_ROWS) if path.exists() else b""
+    told = yaml.safe_dump({name: {key: value for key, value in row.to_dict().items() if value}}, sort_keys=False)
+    write_atomically(path, lambda file: file.write(before + told.encode()))
+    return path
+
+
 def checked(name: str) -> Path:
     """The folder of a checkpoint, whose files are those of its row.
 
@@ -105,10 +131,8 @@ def checked(name: str) -> Path:
     """
     row = released(name)
     folder = row.place
-    if not folder.is_dir():
-        get = f"Fetch it: {row.fetch}" if row.fetch else "Put it there"
-        named = f"{HOME} is {os.environ[HOME]}" if os.environ.get(HOME) else f"{HOME} is not set"
-        raise ConfigError([Problem(f"checkpoint {name}", f"there is no folder {row.folder}; {named}. {get}")])
+    if absent := lacking(name):
+        raise ConfigError([Problem(f"checkpoint {name}", absent)])
     there = {file: path for file in row.digests if (path := folder / file).is_file()}
     found = {file: cached.digest(path, home_of(folder)) for file, path in there.items()}
     other = [file for file, digest in row.digests.items() if found.get(file) != digest]

@@ -3,7 +3,10 @@
 ``formats`` shows what input formats make of the text.
 """
 
+import os
+import re
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
@@ -99,6 +102,30 @@ def _report(finding: "Finding") -> None:
         echo(f"        {sentence}", fg="red")
     for sentence in finding.notes:
         echo(f"        {sentence}")
+
+
+@app.command("add-checkpoint")
+def add_checkpoint(
+    folder: Annotated[Path, typer.Argument(help="The checkpoint's folder: config.json, model.safetensors ...")],
+    name: Annotated[str, typer.Option("--name", help="What grids call it. Default: the name of the folder.")] = "",
+    form: As = Format.table,
+) -> None:
+    """Gives a checkpoint of your own a name, so that grids of fine-tunings start from it: `--set checkpoint=NAME`.
+
+    Writes a row to checkpoints.yaml, with its settings and digests. Of the tasks that it was trained on, say there which.
+    """
+    from lightning_modules import checkpoints, interop
+    from lightning_modules.config import ConfigError
+
+    with reporting_errors():
+        if not folder.is_dir():
+            raise ConfigError([f"there is no folder {folder}"])
+        place, home = folder.resolve(), os.environ.get(checkpoints.HOME)
+        inside = bool(home) and place.is_relative_to(Path(home).resolve())
+        kept = place.relative_to(Path(home).resolve()) if home and inside else place
+        called = name or re.sub(r"\W", "_", place.name)
+        path = checkpoints.add(called, interop.row_of(place, folder=str(kept), title=called))
+        tell({"name": called, "file": path}, form, "name", f"wrote {called} to {path}")
 
 
 @app.command()

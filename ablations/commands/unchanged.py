@@ -4,7 +4,7 @@ Plans and pages follow from files and from the machine. All of it is in the key 
 
 * the command with its arguments, and the working directory;
 * both packages, Python, and what is installed, by version (`checked.code`);
-* all files of grids and scales, by content;
+* all files of grids, scales and checkpoints, by content;
 * the results folder with records and pages, by content; weights, by version;
 * the weights of its runs in the cache, and every file below ``ABLATIONS_DATA``, by version;
 * the processors, GPUs, variables and matplotlib's settings of this machine.
@@ -28,7 +28,7 @@ from typing import Any
 from ablations.core import machine
 from ablations.core.strict_yaml import state
 from ablations.planning import checked, grids, scales
-from lightning_modules import cached
+from lightning_modules import cached, checkpoints
 from lightning_modules.config import ConfigError
 from lightning_modules.files import read, version
 from lightning_modules.places import UNPUBLISHED, cache, data_home, noted_elsewhere
@@ -115,7 +115,8 @@ def _questions(request: Mapping[str, Any], results: Path) -> Iterator[Any]:
         except (ValueError, AttributeError, RecursionError):
             raise _Untold from None
         asked += [Path(os.path.normpath(results / told))] if str(told).endswith(grids.ENDINGS) else []
-    yield [[str(file), state(file)] for file in (*files, *asked)]
+    yield [[str(file), state(file)] for file in (*files, *asked, *filter(Path.exists, checkpoints.files()))]
+    yield [[name, row.place.is_dir()] for name, row in checkpoints.known().items()]
 
 
 def _held(folder: Path) -> Iterator[list[Any]]:

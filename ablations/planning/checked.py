@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import lightning_modules
-from ablations.core.strict_yaml import State
-from lightning_modules import cached
+from ablations.core.strict_yaml import State, state
+from lightning_modules import cached, checkpoints
 from lightning_modules.config import Settings, identity
 from lightning_modules.places import cache
 
@@ -42,8 +42,9 @@ def kept(
 
 
 def code() -> str:
-    """Identifies the code and data of both packages, Python and what is installed."""
-    return cached.code(Path(__file__).parents[1], Path(lightning_modules.__file__).parent)
+    """Identifies the code and data of both packages, Python, what is installed, and the named checkpoints."""
+    rows = [state(file) for file in checkpoints.files() if file.exists()]  # which the user may have changed
+    return identity([cached.code(Path(__file__).parents[1], Path(lightning_modules.__file__).parent), rows])
 
 
 def _tuples(value: Any) -> Any:

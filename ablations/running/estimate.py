@@ -10,8 +10,11 @@ from ablations.core.store import Records
 from ablations.planning import cost as costing
 from ablations.planning import search_text
 from ablations.planning.plan import Plan
+from ablations.schema.cell import Cell
 from ablations.schema.run import Run
+from lightning_modules import checkpoints
 from lightning_modules.footprint import footprints
+from lightning_modules.parents import replaced
 from lightning_modules.system import System
 from lightning_modules.training.execution import Execution
 
@@ -58,10 +61,20 @@ def within(planned: Plan, seconds: float) -> str:
     return f"In {formatting.duration(seconds)}: {len(done) - before} of {len(planned.pending)} runs end{begun}."
 
 
-def memory(systems: Iterable[System], execution: Execution) -> list[float]:
-    """The bytes that a device needs for the pretraining of each system. They are NaN where they cannot be computed."""
-    found = footprints(systems, execution)
+def memory(cells: Iterable[Cell], execution: Execution) -> list[float]:
+    """The bytes that a device needs for the training of each cell. They are NaN where they cannot be computed."""
+    found = footprints(map(_trained, cells), execution)
     return [math.nan if one is None else float(one.total) for one in found]
+
+
+def _trained(cell: Cell) -> System:
+    """The system as it is trained: a released checkpoint in the largest batches of its fine-tunings."""
+    system, tunings = cell.system, [run.finetuning for run in (*cell.children, *cell.awaited) if run.finetuning]
+    if not system.checkpoint:
+        return system
+    largest = max(tunings, key=lambda tuning: tuning.batch_size * tuning.max_length)
+    batches = replaced(system, "training.batch_size", largest.batch_size)
+    return replaced(batches, "format.sequence_length", largest.max_length)
 
 
 def gigabytes(size: float) -> str:
@@ -84,8 +97,10 @@ def fits(needed: Mapping[str, float], execution: Execution) -> list[str]:
 
 
 def notes(planned: Plan, records: Records) -> list[str]:
-    """What the sum leaves out: trunks that all cells share, and finished runs whose weights are on another machine."""
-    return [*([_trunks(planned)] if planned.trunks else []), *_again(planned, records)]
+    """What the sum leaves out: shared trunks, runs whose weights are elsewhere, checkpoints not fetched yet."""
+    names = dict.fromkeys(run.system.checkpoint for run in planned.pending if run.system.checkpoint)
+    absent = [f"{name}: {text}" for name in names if (text := checkpoints.lacking(name))]
+    return [*([_trunks(planned)] if planned.trunks else []), *_again(planned, records), *absent]
 
 
 def _trunks(planned: Plan) -> str:

@@ -117,8 +117,8 @@ class FirstRuns:
             self.during += [look] if (look := Look.at(self.names)) else []
         if len(self.during) < _LOOKS:
             return None
-        systems = {id(run.system): run.system for run in self.launch.plan.pending}.values()
-        return fitting(self.before, self.during, estimate.memory(systems, self.launch.execution))
+        needed = estimate.memory(self.launch.plan.cells, self.launch.execution)
+        return fitting(self.before, self.during, needed)
 
 
 # Nothing of the project: the server looks for it in the working directory first, where another copy of it may lie.

@@ -324,7 +324,7 @@ def row_of(folder: str | Path, **said: Any) -> Released:
 
     Args:
         folder: The folder, whose tokenizer is read too.
-        **said: Fields that no folder says; see `Released`.
+        **said: The other fields of `Released`.
 
     Raises:
         ConfigError: As `read` and `own_encoder`, and for a family without a row of its own.
@@ -335,5 +335,4 @@ def row_of(folder: str | Path, **said: Any) -> Released:
     knobs = {path: as_data(value) for path, value in flat(system).items() if plain.get(path, ...) != value}
     knobs = {**knobs, "data.tokenizer.kind": encoder.kind}
     knobs.pop("name", None)
-    told = {"title": system.name, "folder": str(folder)} | said
-    return Released(family=checkpoint.family.name, knobs=knobs, digests=digests(Path(folder)), **told)
+    return Released(family=checkpoint.family.name, knobs=knobs, digests=digests(Path(folder)), **said)
