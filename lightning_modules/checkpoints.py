@@ -119,7 +119,7 @@ def add(name: str, row: Released) -> Path:
     path = files()[-1]
     before = read(path, _LARGEST_ROWS) if path.exists() else b""
     told = yaml.safe_dump({name: {key: value for key, value in row.to_dict().items() if value}}, sort_keys=False)
-    write_atomically(path, lambda file: file.write(before + told.encode()))
+    write_atomically(path, lambda file: file.write(before.rstrip(b"\n") + b"\n" * bool(before) + told.encode()))
     return path
 
 

@@ -5,10 +5,11 @@ in this project's own loop. Its result is no record, since it belongs to no grid
 """
 
 import json
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -49,7 +50,7 @@ def exported(prefix: str, folder: Path, results_dir: str | Path | None = None) -
         ConfigError: If there is no such run, its weights are missing, or transformers cannot express its knobs.
     """
     from ablations.inspection.trained import tokenizer
-    from lightning_modules import interop
+    from lightning_modules import checkpoints, interop
     from lightning_modules.config import ConfigError
     from lightning_modules.training.weights import load_weights
 
@@ -66,7 +67,14 @@ def exported(prefix: str, folder: Path, results_dir: str | Path | None = None) -
             ]
         )
     checkpoint = interop.of_run(run.system, load_weights(weights))
-    interop.write(checkpoint, folder, tokenizer(run, records))
+    if not (name := run.system.checkpoint):
+        interop.write(checkpoint, folder, tokenizer(run, records))
+        return checkpoint.notes
+    source = checkpoints.checked(name)
+    released = interop.read(source)
+    interop.write(replace(released, weights=checkpoint.weights), folder)
+    for file in (file for file in checkpoints.TOKENIZER if (source / file).exists()):
+        shutil.copy(source / file, folder / file)
     return checkpoint.notes
 
 

@@ -112,7 +112,7 @@ def add_checkpoint(
 ) -> None:
     """Gives a checkpoint of your own a name, so that grids of fine-tunings start from it: `--set checkpoint=NAME`.
 
-    Writes a row to checkpoints.yaml, with its settings and digests. Of the tasks that it was trained on, say there which.
+    Writes a row to checkpoints.yaml, with settings and digests. Say there which tasks it was trained on.
     """
     from lightning_modules import checkpoints, interop
     from lightning_modules.config import ConfigError

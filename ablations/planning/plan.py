@@ -24,13 +24,13 @@ from ablations.planning import cells as grid_cells
 from ablations.planning import cost as costing
 from ablations.planning import filling, scales
 from ablations.planning.afterwards import measured_at, tasks_at
-from ablations.planning.cells import Layout, Values, agrees, label
+from ablations.planning.cells import CHECKPOINT, Layout, Values, agrees, label
 from ablations.planning.cost import ASSUMED_SPEED, Cost
 from ablations.planning.resolve import Resolver
 from ablations.planning.search import search_at, tasks_behind
 from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
-from ablations.schema.grid import FIRST_SEARCH_SEED, Grid
+from ablations.schema.grid import AFTERWARDS, FIRST_SEARCH_SEED, Grid
 from ablations.schema.record import Outcome, Record
 from ablations.schema.run import Run
 from ablations.schema.scale import Scale
@@ -511,10 +511,10 @@ def _with(grid: Grid, scale: str, knobs: Mapping[str, Any], kept: Sequence[Value
     wrong += [Problem(p, f"{text}, as '{arms[p]}' sets it: leave such arms out by `axes`") for p in knobs if p in arms]
     if wrong:
         raise ConfigError(wrong)
-    own = grid.scales[scale]
-    return grid.model_copy(
-        update={"scales": {**grid.scales, scale: own.model_copy(update={"set": {**own.set, **knobs}})}}
-    )
+    own, is_released = grid.scales[scale], bool(knobs.get(CHECKPOINT))  # in the place of the scale's pretraining
+    given = {path: value for path, value in own.set.items() if not is_released or path.startswith(AFTERWARDS)}
+    changed = own.model_copy(update={"set": {**given, **knobs}})
+    return grid.model_copy(update={"scales": {**grid.scales, scale: changed}})
 
 
 def _overrides(

@@ -319,20 +319,20 @@ def _without_empty_segments(system: System, weights: dict[str, Tensor]) -> tuple
     return system.but(**{"model.segment_types": 0}), rest
 
 
-def row_of(folder: str | Path, **said: Any) -> Released:
+def row_of(source: Path, **said: Any) -> Released:
     """The row of ``checkpoints.yaml`` for a folder; plans and pages need nothing else of it.
 
     Args:
-        folder: The folder, whose tokenizer is read too.
+        source: The folder, whose tokenizer is read too.
         **said: The other fields of `Released`.
 
     Raises:
         ConfigError: As `read` and `own_encoder`, and for a family without a row of its own.
     """
-    checkpoint, plain = read(folder), flat(System())
+    checkpoint, plain = read(source), flat(System())
     system = checkpoint.system
-    encoder = own_encoder(folder, checkpoint.family.name, system.data.tokenizer.vocab_size)
+    encoder = own_encoder(source, checkpoint.family.name, system.data.tokenizer.vocab_size)
     knobs = {path: as_data(value) for path, value in flat(system).items() if plain.get(path, ...) != value}
     knobs = {**knobs, "data.tokenizer.kind": encoder.kind}
     knobs.pop("name", None)
-    return Released(family=checkpoint.family.name, knobs=knobs, digests=digests(Path(folder)), **said)
+    return Released(family=checkpoint.family.name, knobs=knobs, digests=digests(source), **said)
