@@ -9,7 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from lightning_modules.data import open_annotated, open_store
 from lightning_modules.data.baselines.bigram import prefix
+from lightning_modules.data.store import tokenizer_file
 from lightning_modules.parents import Role
 from lightning_modules.system import System
 from lightning_modules.tasks import TASKS, FineTuning, expected_work, task_named
@@ -101,6 +103,7 @@ class Kind:
             opens no data that are pinned.
         check: Opens the data of a task and compares them with their pins.
         settled: The settings of a run as they act, by field; empty where nothing changes.
+        texts: Whether a run reads the texts of its corpora; if not, it reads only their tokenizer.
     """
 
     noun: str
@@ -113,6 +116,20 @@ class Kind:
     fingerprint: Callable[[str, str], str] = lambda task, kind: ""
     check: Callable[[str], None] = lambda task: None
     settled: Callable[[Made], dict[str, Any]] = lambda run: {}
+    texts: Callable[[Made], bool] = lambda run: True
+
+    def open(self, run: Made) -> None:
+        """Opens what a run reads of its corpora, made first where the cache lacks it.
+
+        Raises:
+            ConfigError: When a text is missing.
+        """
+        data = run.system.data
+        if self.texts(run):
+            open_annotated(data, "train", run.system.objectives.reads)
+            open_store(data, "heldout")
+        else:
+            tokenizer_file(data)
 
 
 def _pretrained(run: Made, watch: Watch) -> "Fitted":
@@ -180,6 +197,11 @@ def _finetuning_work(run: Made) -> Work:
     return expected_work(run.system, run.task, run.finetuning)
 
 
+def _has_word_vectors(run: Made) -> bool:
+    assert run.finetuning is not None
+    return run.finetuning.vectors is not None
+
+
 def _measuring_work(run: Made) -> Work:
     assert run.measuring is not None
     tokens, flops = zero_shot_named(run.task).work(run.system, run.measuring)
@@ -238,6 +260,7 @@ KINDS: dict[KindName, Kind] = {
         lambda task, kind: task_fingerprint(task),
         _check_task,
         _settled_finetuning,
+        _has_word_vectors,
     ),
     "measure": Kind(
         "measurement",
