@@ -4,6 +4,7 @@
   positions are learned.
 * A step of XLNet's two streams against one of masked tokens on the same backbone with one stream (Yang et al. 2019,
   Table 6, second row), as many of them.
+* A step of two and of four layers of width 128 in fp32 against one in bf16, of masked tokens.
 * Reading with a memory against reading anew for each token, at attention lengths from 100 to 800: their ratio, and the
   line that fits it (Dai et al. 2019, Table 9). The measurement is that of grids, `reading_speed`.
 
@@ -15,6 +16,7 @@ with the middle half of them. Weights are random: they cost what trained ones do
 """
 
 import argparse
+import itertools
 import statistics
 import time
 from collections.abc import Callable
@@ -37,10 +39,11 @@ from lightning_modules.zero_shot.measure import asked
 from lightning_modules.zero_shot.settings import Measurement
 
 ATTENTION = (100, 200, 300, 400, 600, 800)
+LAYERS = (2, 4)  # of the models that are trained in two precisions
 
 
 def systems(arguments: argparse.Namespace) -> dict[str, System]:
-    """The four systems, of one shape and on one text."""
+    """The systems on one text, the first four of one shape."""
     shape = {
         "model.num_layers": arguments.layers, "model.hidden_size": arguments.hidden,
         "model.num_heads": arguments.hidden // 64, "model.ffn_size": 4 * arguments.hidden,
@@ -53,7 +56,12 @@ def systems(arguments: argparse.Namespace) -> dict[str, System]:
     plain = {"model.memory_length": 0, "model.positions": "learned", "model.max_positions": arguments.length}
     two = SYSTEMS["xlnet_base"].but(**shape, **{"format.kind": "full_sentences"})
     one = {"objectives.plm": None, "objectives.mlm": {"masking": {"rate": 1 / 6}}, "model.query_stream": False}
-    return {"with a memory": recurrent, "plain": recurrent.but(**plain), "two streams": two, "one": two.but(**one)}
+    every = {"with a memory": recurrent, "plain": recurrent.but(**plain), "two streams": two, "one": two.but(**one)}
+    narrow = {"model.hidden_size": 128, "model.num_heads": 2, "model.ffn_size": 512}
+    for layers, precision in itertools.product(LAYERS, ("fp32", "bf16")):
+        own = {**narrow, "model.num_layers": layers, "training.precision": precision}
+        every[f"L{layers}-H128 in {precision}"] = every["one"].but(**own)
+    return every
 
 
 def stepping(system: System) -> Callable[[int], float]:
@@ -64,8 +72,9 @@ def stepping(system: System) -> Callable[[int], float]:
     def step(number: int) -> float:
         (example,) = batches.step(number)
         before = time.process_time()
-        encoded = module.carries.read(module.backbone, example)
-        loss = share(module.objectives.loss(module.heads, encoded, example), {}, module)
+        with torch.autocast("cpu", torch.bfloat16, enabled=system.training.precision == "bf16"):
+            encoded = module.carries.read(module.backbone, example)
+            loss = share(module.objectives.loss(module.heads, encoded, example), {}, module)
         optimizer.zero_grad()
         loss.backward()
         clip(module, system.training.clip_norm)
@@ -116,7 +125,8 @@ def main() -> None:
     torch.set_num_threads(1)
     every = systems(arguments)
     print("| a step of | the first, ms | the second, ms | ratio | middle half |\n| :-- | --: | --: | --: | --: |")
-    for names in (("with a memory", "plain"), ("two streams", "one")):
+    precisions = [(f"L{layers}-H128 in fp32", f"L{layers}-H128 in bf16") for layers in LAYERS]
+    for names in (("with a memory", "plain"), ("two streams", "one"), *precisions):
         first, second = (stepping(every[name]) for name in names)
         print(compared(names, in_turns(first, second, arguments.turns)), flush=True)
     points = speed_ups(every["with a memory"], arguments.rounds)

@@ -31,6 +31,7 @@ from ablations.core.disk.reading import (
     to_json,
 )
 from ablations.schema.record import Record, checksum
+from ablations.schema.run import Run
 from lightning_modules import cached
 from lightning_modules.config import ConfigError
 from lightning_modules.files import read, version, write_atomically
@@ -128,6 +129,15 @@ class Records:
         own = self.work_folder(run_id) / kept_weights.WEIGHTS
         found = own if cached.is_sound(own) else kept_weights.kept(self.folder, run_id, kept_weights.WEIGHTS)
         return self.published.weights(run_id) if found is None and self.published else found
+
+    def lacking(self, run: Run) -> Iterator[Run]:
+        """The parents of a run, and those behind them, that have to be trained for their weights."""
+        for parent in run.by_role.values():
+            own = self.work_folder(parent.id) / kept_weights.WEIGHTS
+            if own.exists() or self.weights(parent.id):  # digests of large weights take time; a run compares them
+                continue
+            yield parent
+            yield from self.lacking(parent)
 
     def files(self) -> list[Path]:
         """The files of all records, damaged ones included, ordered by run.

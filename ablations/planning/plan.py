@@ -34,6 +34,7 @@ from ablations.schema.grid import AFTERWARDS, FIRST_SEARCH_SEED, Grid
 from ablations.schema.record import Outcome, Record
 from ablations.schema.run import Run
 from ablations.schema.scale import Scale
+from lightning_modules import speed
 from lightning_modules.config import ConfigError, Problem, canonical, did_you_mean, identity
 from lightning_modules.system import System
 from lightning_modules.tasks import TASKS
@@ -113,6 +114,7 @@ OF_TASKS = "tasks"  # the key of a slice that names no axis
 _MOST_RUNS = 50_000  # half a minute of planning
 
 
+_PRECISION = "training.precision"
 _RECORD_BYTES = 8_000
 
 
@@ -343,7 +345,7 @@ class Request(TypedDict, total=False):
 
     Attributes:
         axes: Axis -> values instead of those of the grid and the scale.
-        set: Knob -> its value in every cell; not an axis.
+        set: Knob -> its value in every cell; not an axis. The knob `_PRECISION` may be ``auto``.
         seeds: Number of seeds, judged once; by default those of the grid's looks.
         filters: Axis -> value or list of values; only cells that agree with all of them.
         look: 1 for the first look; 2 to add the further seeds of cells whose claims are open after it. By default 2 if
@@ -370,6 +372,8 @@ def plan(grid: Grid, scale: str, *, records: Records | Snapshot | None = None, *
         ConfigError: For unknown scales, axes or values, each with the nearest valid spelling; for too many runs; for a
             second look before the first is finished.
     """
+    if (request.get("set") or {}).get(_PRECISION) == "auto":
+        request = _with_precision(grid, scale, records, request)
     grid = filling.at(grid, scale)
     seeds, filters, knobs = request.get("seeds"), request.get("filters"), request.get("set") or {}
     _check_arguments(grid, scale, seeds, filters)
@@ -385,7 +389,7 @@ def plan(grid: Grid, scale: str, *, records: Records | Snapshot | None = None, *
         cells, reached = _at_look(resolver, kept, request.get("look"), sound)
         runs = ordered(cells)
     name_damaged(surveyed.get(run.id) for run in runs)
-    speed, source = costing.speed(surveyed, [cell.system for cell in cells[:: max(1, len(cells) // _SAMPLED)]])
+    pace, source = costing.speed(surveyed, [cell.system for cell in cells[:: max(1, len(cells) // _SAMPLED)]])
     return Plan(
         grid=grid,
         scale=scale,
@@ -395,11 +399,25 @@ def plan(grid: Grid, scale: str, *, records: Records | Snapshot | None = None, *
         baseline=next((cell for cell in cells if agrees(cell.values, layout.baseline)), None),
         states=run_states(runs, surveyed),
         overrides=_overrides(grid, scale, layout, seeds, filters) | ({"set": dict(knobs)} if knobs else {}),
-        speed=speed,
+        speed=pace,
         speed_source=source,
         slots=slots(),
         look=reached,
     )
+
+
+def _with_precision(grid: Grid, scale: str, records: Records | Snapshot | None, request: Request) -> Request:
+    """The request with a precision in place of ``auto``, one for all cells."""
+
+    def named(precision: str) -> Request:
+        return {**request, "set": {**(request.get("set") or {}), _PRECISION: precision}}
+
+    def begun(precision: str) -> int:
+        states = plan(grid, scale, records=records, **{**named(precision), "look": 1}).counts
+        return sum(count for state, count in states.items() if state not in ("missing", "orphaned"))
+
+    faster = speed.precision()
+    return named(max((faster, "fp32", "bf16"), key=begun))  # of equals the first
 
 
 def _at_look(

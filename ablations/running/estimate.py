@@ -1,11 +1,10 @@
 """What executing a plan takes, in sentences."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ablations.core import formatting
-from ablations.core.disk import kept_weights
 from ablations.core.store import Records
 from ablations.planning import cost as costing
 from ablations.planning import search_text
@@ -132,7 +131,7 @@ def _again(planned: Plan, records: Records) -> list[str]:
 def retrained(planned: Plan, records: Records) -> list[Run]:
     """The finished runs that executing a plan trains again for their weights."""
     done = {run_id for run_id, state in planned.states.items() if state == "done"}
-    found = (parent for run in planned.pending if done.issuperset(run.parents) for parent in lacking(run, records))
+    found = (parent for run in planned.pending if done.issuperset(run.parents) for parent in records.lacking(run))
     return list({parent.id: parent for parent in found}.values())
 
 
@@ -140,16 +139,6 @@ def ahead(planned: Plan, records: Records) -> dict[str, float]:
     """Run id -> seconds of one slot, of all that executing a plan trains, also again for its weights."""
     runs = (*planned.pending, *planned.awaited, *retrained(planned, records))
     return {run.id: _seconds(planned, [run]) for run in runs}
-
-
-def lacking(run: Run, records: Records) -> Iterator[Run]:
-    """The parents of a run, and those behind them, that have to be trained for their weights."""
-    for parent in run.by_role.values():
-        own = records.work_folder(parent.id) / kept_weights.WEIGHTS
-        if own.exists() or records.weights(parent.id):  # digests of large weights take time; a run compares them
-            continue
-        yield parent
-        yield from lacking(parent, records)
 
 
 def _seconds(planned: Plan, runs: Iterable[Run]) -> float:

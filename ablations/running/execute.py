@@ -21,12 +21,11 @@ from ablations.running.inline import Inline
 from ablations.running.launch import Event, Launch, OnEvent
 from ablations.running.launchers import registered
 from ablations.running.local import Local
+from ablations.running.prepare import to_make
 from ablations.running.signals import TimeUp, ending, limited
 from ablations.running.summary import Summary
 from ablations.schema.kinds import KINDS
-from lightning_modules import checkpoints
 from lightning_modules.config import ConfigError, did_you_mean
-from lightning_modules.data import open_annotated, open_store
 from lightning_modules.files import is_full, lock
 from lightning_modules.probing.table import left_out
 from lightning_modules.training.execution import ALONE, Execution
@@ -236,18 +235,16 @@ def _prepare_text(plan: Plan, records: Records) -> list[str]:
     Returns:
         What is left out of the runs for want of text, a sentence each.
     """
-    ahead = [*plan.pending, *plan.awaited] if plan.pending else []
-    for name in {run.system.checkpoint for run in ahead} - {""}:
-        checkpoints.checked(name)
+    ahead = to_make(plan, records) if plan.pending else []
+    read = {(run.kind, run.system, KINDS[run.kind].texts(run)): run for run in ahead}
+    for run in read.values():
+        kept_weights.lend_tokenizer(records.folder, run)
+        KINDS[run.kind].open(run)
     for run in {(run.kind, run.task): run for run in ahead}.values():
         KINDS[run.kind].check(run.task)
-    ahead = [run for run in ahead if not run.system.checkpoint]
-    for (data, reads), run in {(run.system.data, run.system.objectives.reads): run for run in ahead}.items():
-        kept_weights.lend_tokenizer(records.folder, run)
-        open_annotated(data, "train", reads)
-        open_store(data, "heldout")
     notes = []
-    for probes, data in dict.fromkeys((run.system.evaluation.probes, run.system.data) for run in ahead):
+    pretrained = (run.system for run in ahead if run.kind == "pretrain")
+    for probes, data in dict.fromkeys((system.evaluation.probes, system.data) for system in pretrained):
         if names := left_out(probes, data):
             text = f"probes left out, for which the held-out text of {', '.join(data.corpora)} is too small"
             notes.append(f"{text}: {', '.join(names)}")

@@ -18,7 +18,7 @@ from ablations.core.store import Damage, Records
 from ablations.planning import cost as costing
 from ablations.planning.plan import Plan
 from ablations.running import attempts as attempt_files
-from ablations.running import estimate, exit_codes, worker
+from ablations.running import exit_codes, worker
 from ablations.running.job import FILE, Job
 from ablations.running.ranks import memory
 from ablations.running.summary import Failure, Summary
@@ -254,7 +254,7 @@ class Launch:
         except (OSError, ValueError, TypeError, LookupError, AttributeError, ZeroDivisionError):
             again, share = "", 0.0  # none, or damaged
         seconds = self.planned_seconds(run.id) * (1.0 if again else 1.0 - share)
-        for parent in {parent.id for parent in estimate.lacking(run, self.records)}:
+        for parent in {parent.id for parent in self.records.lacking(run)}:
             seconds += self.planned_seconds(parent) * (1.0 - share * (parent == again))
         return seconds
 

@@ -1,6 +1,5 @@
 """All that the runs of a plan read, made ahead: with it in the cache a machine needs no text and no data set."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,7 @@ def prepared(plan: Plan, records: Records) -> tuple[Path, ...]:
         ConfigError: When a text or a data set is missing.
         CacheError: When the cache cannot be written.
     """
-    ahead = list(_ahead(plan, records))
+    ahead = to_make(plan, records)
     distinct = {_reads(run): run for run in ahead}
     with cached.noting() as read:
         for name in {name: name for run in (*plan.runs, *ahead) for name in run.system.corpora}:
@@ -70,17 +69,10 @@ def sizes(files: tuple[Path, ...]) -> list[dict[str, Any]]:
     return [*sorted(rows, key=lambda row: -row["bytes"]), total]
 
 
-def _ahead(plan: Plan, records: Records) -> Iterator[Run]:
+def to_make(plan: Plan, records: Records) -> list[Run]:
     """The runs that are to be made, and those whose weights they start from and that have to be trained again."""
-    seen: set[str] = set()
-    waiting = [*plan.awaited, *plan.pending]
-    while waiting:
-        run = waiting.pop()
-        if run.id in seen:
-            continue
-        seen.add(run.id)
-        yield run
-        waiting += [parent for parent in run.by_role.values() if records.weights(parent.id) is None]
+    first = (*plan.pending, *plan.awaited)
+    return list({run.id: run for one in first for run in (one, *records.lacking(one))}.values())
 
 
 def _reads(run: Run) -> str:

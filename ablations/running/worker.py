@@ -39,7 +39,6 @@ from ablations.schema.record import PASSING, Outcome, Record, checksum
 from ablations.schema.run import Run
 from lightning_modules import cached, speed
 from lightning_modules.config import ConfigError
-from lightning_modules.data import open_annotated, open_store
 from lightning_modules.files import is_full, open_end
 from lightning_modules.parents import ROLES
 from lightning_modules.probing.table import left_out
@@ -283,10 +282,9 @@ def _check_text(run: Run, records: Records) -> None:
             f"the text has changed since the run was planned: {current} instead of {run.fingerprints}"
         )
     try:
-        if not run.system.checkpoint:
-            kept_weights.lend_tokenizer(records.folder, run)
-            open_annotated(run.system.data, "train", run.system.objectives.reads)
-            open_store(run.system.data, "heldout")
+        kept_weights.lend_tokenizer(records.folder, run)
+        for member in (run, *records.lacking(run)):
+            KINDS[member.kind].open(member)
         KINDS[run.kind].check(run.task)
         if run.kind == "pretrain":
             left_out(run.system.evaluation.probes, run.system.data)  # makes or reads the examples of the others

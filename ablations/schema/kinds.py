@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from lightning_modules import checkpoints
+from lightning_modules.data import open_annotated, open_store
 from lightning_modules.data.baselines.bigram import prefix
+from lightning_modules.data.store import tokenizer_file
 from lightning_modules.parents import Role
 from lightning_modules.system import System
 from lightning_modules.tasks import TASKS, FineTuning, expected_work, task_named
@@ -104,6 +106,7 @@ class Kind:
             opens no data that are pinned.
         check: Opens the data of a task and compares them with their pins.
         settled: The settings of a run as they act, by field; empty where nothing changes.
+        texts: Whether a run reads the texts of its corpora; if not, it reads only their tokenizer.
     """
 
     noun: str
@@ -116,6 +119,22 @@ class Kind:
     fingerprint: Callable[[str, str], str] = lambda task, kind: ""
     check: Callable[[str], None] = lambda task: None
     settled: Callable[[Made], dict[str, Any]] = lambda run: {}
+    texts: Callable[[Made], bool] = lambda run: True
+
+    def open(self, run: Made) -> None:
+        """Opens what a run reads of its corpora, made first where the cache lacks it, or its released checkpoint.
+
+        Raises:
+            ConfigError: When a text or the checkpoint is missing.
+        """
+        data = run.system.data
+        if run.system.checkpoint:
+            checkpoints.checked(run.system.checkpoint)
+        elif self.texts(run):
+            open_annotated(data, "train", run.system.objectives.reads)
+            open_store(data, "heldout")
+        else:
+            tokenizer_file(data)
 
 
 def _pretrained(run: Made, watch: Watch) -> "Fitted":
@@ -169,10 +188,6 @@ def _read(run: Made, watch: Watch) -> "Fitted":
     return Fitted({_SQUARE: square}, cost=cost)
 
 
-def _prepare_checkpoint(run: Made) -> None:
-    checkpoints.checked(run.system.checkpoint)
-
-
 def _measured(run: Made, watch: Watch) -> "Fitted":
     from lightning_modules.zero_shot.measure import measured
 
@@ -212,6 +227,11 @@ def _pretraining_work(run: Made) -> Work:
 def _finetuning_work(run: Made) -> Work:
     assert run.finetuning is not None
     return expected_work(run.system, run.task, run.finetuning)
+
+
+def _has_word_vectors(run: Made) -> bool:
+    assert run.finetuning is not None
+    return run.finetuning.vectors is not None
 
 
 def _measuring_work(run: Made) -> Work:
@@ -273,6 +293,7 @@ KINDS: dict[KindName, Kind] = {
         lambda task, kind: task_fingerprint(task),
         _check_task,
         _settled_finetuning,
+        _has_word_vectors,
     ),
     "measure": Kind(
         "measurement",
@@ -287,7 +308,13 @@ KINDS: dict[KindName, Kind] = {
         _settled_measurement,
     ),
     "checkpoint": Kind(
-        "checkpoint", "", ("checkpoint",), _read, lambda run: (_SQUARE,), lambda run: (0, 0, 0.0), _prepare_checkpoint
+        "checkpoint",
+        "",
+        ("checkpoint",),
+        _read,
+        lambda run: (_SQUARE,),
+        lambda run: (0, 0, 0.0),
+        lambda run: KINDS["checkpoint"].open(run),
     ),
 }
 

@@ -204,8 +204,7 @@ class FinetuningRun:
         Raises:
             ConfigError: For the tokenizer of a published checkpoint, and for missing text.
         """
-        features, model, data = self.settings.features, self.system.model, self.system.data
-        settings = self.settings.word_vectors or (features and features.vectors)
+        settings, model, data = self.settings.vectors, self.system.model, self.system.data
         if settings is None:
             return None
         if self.encoder is not None:

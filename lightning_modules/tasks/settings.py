@@ -469,6 +469,11 @@ class FineTuning(Settings):
         return self.masking is not None and self.masking.weights == "kept"
 
     @property
+    def vectors(self) -> WordVectors | None:
+        """Static word vectors of the pretraining text that it reads, in its embedding table or as features."""
+        return self.word_vectors or (self.features and self.features.vectors)
+
+    @property
     def masking(self) -> WeightPruning | None:
         """The removal of weights; None where all of them stay."""
         return self.weight_pruning if self.weight_pruning is not None and self.weight_pruning.share else None

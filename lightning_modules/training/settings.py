@@ -91,7 +91,11 @@ class Training(Settings):
         gt=0,
         lt=1,
     )
-    precision: Literal["fp32", "bf16"] = knob("bf16", "fp32, or bf16 for bfloat16 autocast over fp32 weights.")
+    precision: Literal["fp32", "bf16"] = knob(
+        "bf16",
+        "fp32, or bf16 for bfloat16 autocast over fp32 weights. --set also takes auto: the precision of the study's "
+        "records, or else the faster one on this machine.",
+    )
     kept_as: Literal["fp32", "bf16"] = knob(
         "fp32",
         "fp32, or bf16 for weights that are rounded to bfloat16 when the training ends, before what is measured then. "

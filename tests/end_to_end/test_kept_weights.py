@@ -15,10 +15,13 @@ from ablations.running.estimate import notes
 from ablations.running.execute import execute
 from lightning_modules.config import ConfigError
 from lightning_modules.data import open_store
+from lightning_modules.data.corpora.registry import Corpus
 from lightning_modules.data.text import tokenizer
 from lightning_modules.measures.final_metrics import measures
+from lightning_modules.places import cache
 from lightning_modules.training.weights import WEIGHTS, load_into, load_weights
 from tests import tiny
+from tests.faults.support import contents
 
 START = "training.start: {training.steps: 6, objectives.mlm.masking.rate: 0.15}"
 
@@ -57,6 +60,32 @@ def test_what_starts_from_kept_weights_trains_nothing_again(clone):
     assert execute(found, records, "inline").executed == 1
     assert records.get(arm.id).metrics == measured
     assert not (records.work_folder(trunk.id) / WEIGHTS).exists()
+
+
+def test_what_is_fine_tuned_from_kept_weights_reads_no_text_of_their_pretraining(tmp_path, monkeypatch):
+    small = "smoke:\n    description: seconds\n    set: {finetuning.train_examples: 40, finetuning.epochs: 1}"
+    file = tiny.grid(tmp_path, rates="[0.15]", seeds=1, steps=4, extra="tasks: [bigram_shift]\n")
+    file.write_text(file.read_text().replace("smoke: {description: seconds}", small))
+    records = Records(tmp_path / "results")
+
+    def made_again(*lost):
+        for path in lost:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        assert execute(plan(grids.read(file), "smoke", records=records), records, "inline").executed
+        return contents(records)
+
+    reference = made_again()
+    trunk, tuned = plan(grids.read(file), "smoke", records=records).runs
+    assert command("keep", trunk.id[:8], records).exit_code == 0
+    stores, kept = cache() / "stores", records.folder / "weights" / trunk.id
+    again = records.path(tuned.id), records.work_folder(tuned.id)
+    with monkeypatch.context() as patched:
+        patched.setattr(Corpus, "documents", lambda corpus, split: pytest.fail(f"{corpus.name} is read"))
+        assert made_again(stores, records.work_folder(trunk.id), *again) == reference
+    assert made_again(cache() / "tokenizers", kept / "tokenizer.json", *again) == reference
+    assert not stores.exists(), "a tokenizer needs none"
+    assert made_again(kept, *again) == reference
+    assert stores.exists(), "the trunk is trained again"
 
 
 @pytest.fixture

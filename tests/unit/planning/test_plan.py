@@ -16,6 +16,7 @@ from ablations.planning.cost import ASSUMED_SPEED, LAUNCH_START, RUN_START
 from ablations.planning.plan import plan
 from ablations.schema.record import Record
 from ablations.schema.run import Run
+from lightning_modules import speed
 from lightning_modules.config import ConfigError, flat
 from lightning_modules.systems import SYSTEMS
 from tests import tiny
@@ -384,3 +385,20 @@ def test_a_knob_is_set_in_every_cell(tmp_path):
 def test_a_knob_that_is_none_or_varies_cannot_be_set(tmp_path, path):
     with pytest.raises(ConfigError, match=path):
         plan(grids.read(tiny.grid(tmp_path)), "smoke", set={path: 0.5})
+
+
+def test_auto_is_the_faster_precision_until_runs_have_records(tmp_path, monkeypatch):
+    grid, records, knob = read(tmp_path), Records(tmp_path / "results"), "training.precision"
+    assert speed.precision() in ("fp32", "bf16")
+
+    def planned(faster):
+        monkeypatch.setattr(speed, "precision", lambda: faster)
+        found = plan(grid, "smoke", records=records, set={knob: "auto"})
+        (chosen,) = {run.to_dict()["system"]["training"]["precision"] for run in found.runs}
+        assert found.overrides["set"] == {knob: chosen}
+        return chosen, found.runs
+
+    found = {faster: planned(faster) for faster in ("fp32", "bf16")}
+    assert [chosen for chosen, _ in found.values()] == ["fp32", "bf16"]
+    finish(records, found["fp32"][1][0])
+    assert planned("bf16")[0] == "fp32", "a study is of one precision"
