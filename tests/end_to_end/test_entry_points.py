@@ -284,6 +284,7 @@ def test_what_is_committed_is_what_the_records_say(tmp_path):
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(here / name, tmp_path / name)
     for grid in rebuilt:
+        (tmp_path / grid / "laptop").mkdir(parents=True)
         republish(tmp_path, grid=grid.rstrip("/"))
     for name in pages:
         if name.startswith(rebuilt):

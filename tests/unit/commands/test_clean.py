@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import pty
-import re
 import sys
 from pathlib import Path
 
@@ -80,15 +79,6 @@ def test_a_folder_of_others_is_no_cache(home, tmp_path, files):
     assert there(home) == before
 
 
-def test_links_make_no_cache(home, tmp_path):
-    """No earlier version made links: a folder with one is somebody's."""
-    put(tmp_path / "elsewhere" / "kept")
-    home.mkdir()
-    (home / "stores").symlink_to(tmp_path / "elsewhere")
-    assert clean("--all", folder=tmp_path / "results").exit_code == 2
-    assert (home / "stores" / "kept").exists()
-
-
 def test_the_mark_of_another_program_is_not_ours(home, tmp_path):
     put(home / "CACHEDIR.TAG", f"{SIGNATURE}\n# This file is a cache directory tag created by pip.\n")
     put(home / STORE / "meta.json")
@@ -116,15 +106,6 @@ def test_an_empty_or_new_folder_is_marked_when_something_is_written(home, tmp_pa
         (home / "runs/mine").rmdir()
         (home / "runs").rmdir()
         home.rmdir()
-
-
-def test_what_earlier_versions_kept_is_marked_at_first_use(home, tmp_path):
-    put(home / STORE / "train" / "meta.json")
-    put(home / "fingerprints" / "task-0123456789abcdef01234567.json.lock")
-    put(home / "tasks" / "qnli-train-0123456789abcdef.json.sha256")
-    put(home / "runs" / "0123abcd" / RUN / "log.txt")
-    write()
-    assert (home / "CACHEDIR.TAG").exists()
 
 
 @pytest.mark.parametrize("place", ["tasks/65a1b2c3d4e5f60718293a4b.json", "features/IMG-2020123112345678.jpg",
@@ -183,19 +164,6 @@ def test_a_run_that_trains_now_stays_with_what_it_may_read(full, tmp_path, folde
     assert there(full) == ["CACHEDIR.TAG"]
 
 
-def test_of_finished_runs_one_that_trains_again_stays(full, tmp_path):
-    records = Records(tmp_path / "results")
-    for run in (RUN, OTHER):
-        records.path(run).parent.mkdir(parents=True, exist_ok=True)
-        records.path(run).write_text("{}")
-    with records.lock(RUN):
-        done = clean(folder=records.folder)
-    assert "removed 1 folders" in done.output
-    assert str(records.work_folder(RUN)) in told(done)
-    assert [path.name for path in records.work_folders()] == [RUN]
-    assert len(Records(tmp_path / "others").work_folders()) == 2
-
-
 def test_a_store_that_is_being_built_stays(full, tmp_path):
     with FileLock(full / "stores" / "111111111111111111111111.lock"):
         done = clean("--all", folder=tmp_path / "results")
@@ -214,23 +182,6 @@ def test_no_link_is_followed(full, tmp_path):
     assert kept.exists()
     assert there(full) == ["CACHEDIR.TAG"]
     assert (full / "notes").is_symlink()
-
-
-def test_links_hide_no_work_folders(full, tmp_path):
-    """Somebody's folder that only looks like that of a finished run."""
-    records = Records(tmp_path / "results")
-    put(records.path(RUN), "{}")
-    (full / "runs").rename(tmp_path / "elsewhere")
-    (full / "runs").symlink_to(tmp_path / "elsewhere")
-    assert clean(folder=records.folder).exit_code == 0
-    assert len(list((tmp_path / "elsewhere").glob("*/????????????????"))) == 4
-
-
-def test_sizes_are_listed_before_anything_goes(full, tmp_path):
-    put(full / STORE / "ids.bin", "x" * 3_000_000)
-    output = told(clean("--all", folder=tmp_path / "results"))
-    assert re.search(rf"{full / 'stores'}: 3 MB", output)
-    assert output.index(str(full / "runs")) < output.index("removed")
 
 
 @pytest.mark.parametrize(("typed", "more", "goes"), [("n\n", [], False), ("y\n", [], True), ("", ["--yes"], True)])
@@ -274,14 +225,6 @@ def test_what_cannot_be_removed_is_said(full, tmp_path, monkeypatch):
     assert str(full / "stores") not in answer["folders"]
     assert str(full / "runs") in answer["folders"]
     assert str(full / STORE) in {item["path"] for item in answer["left"]}
-
-
-def test_the_parts_are_those_that_the_code_makes():
-    found = set()
-    for package in ("ablations", "lightning_modules"):
-        for path in (places.project() / package).rglob("*.py"):
-            found |= set(re.findall(r'cache\(\) / "([^"]+)"', path.read_text(encoding="utf-8")))
-    assert found | {cached.RUNS} == set(cached.PARTS)
 
 
 def test_a_work_folder_says_whose_it_is_also_after_a_move(home, tmp_path):

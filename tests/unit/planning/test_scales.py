@@ -7,7 +7,7 @@ import pytest
 
 from ablations.commands.checkpoints import _settings
 from ablations.pages import publishing
-from ablations.planning import filling, grids, scale_files, scales
+from ablations.planning import grids, scale_files, scales
 from ablations.planning.plan import plan
 from ablations.study import Study
 from lightning_modules.config import ConfigError
@@ -126,12 +126,6 @@ def test_where_a_grid_has_no_entry_it_lends_that_for_the_scale_it_is_like(folder
     assert system.model.activation == "relu", "what the scale is like still holds"
 
 
-def test_a_grid_is_read_again_when_a_scale_has_changed(folder, tmp_path):
-    assert read(tmp_path, "  small:\n").scales["small"].base["model.dropout"] == 0.3
-    (folder / "small.yaml").write_text(SMALL.replace("0.3", "0.35"))
-    assert grids.read(tmp_path / "tiny.yaml").scales["small"].base["model.dropout"] == 0.35
-
-
 def test_a_scale_without_a_file_is_the_grids_own(folder, tmp_path):
     grid = read(tmp_path, "  mine: {description: of this grid, set: {model.dropout: 0.2}}\n")
     assert grid.scales["mine"].base == {}
@@ -238,25 +232,3 @@ def test_a_checkpoint_is_not_asked_for_what_its_task_never_reads():
     with pytest.raises(ConfigError, match=r"finetuning\.reader: squad1 is answered from single positions"):
         _settings("squad1", "paper", {"finetuning.reader": "mean"})
     assert _settings("rte", "paper", {"finetuning.reader": "mean"}).reader == "mean"
-
-
-def test_the_projects_own_scales_for_checkpoints():
-    assert scales.checkpoints("paper") == {}
-    assert scales.checkpoints("smoke") == {"finetuning.epochs": 1, "finetuning.train_examples": 64}
-
-
-def test_bert_at_a_scale_has_its_text_and_size():
-    found = {name: filling.bert(name) for name in scales.available()}
-    assert found["smoke"].data.corpora == ("wikipedia-mini",)
-    for name, system in found.items():
-        knobs = scales.lineage(name)[0].set
-        for path, value in knobs.items():
-            if path.startswith("data.tokenizer.") or path == "format.sequence_length":
-                assert system.get(path) == value
-
-
-def test_a_caveat_is_about_the_models_that_have_what_it_names():
-    ours = SYSTEMS["bert_base"].but(**{"model.positions": "rotary", "model.norm": "pre"})
-    assert "rotary" in scales.caveat("laptop", [SYSTEMS["elmo"], ours])
-    assert not scales.caveat("laptop", [SYSTEMS["elmo"], SYSTEMS["transformer_base"]])
-    assert scales.caveat("laptop-wide", [ours])

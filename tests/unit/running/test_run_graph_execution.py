@@ -61,19 +61,6 @@ def test_what_starts_from_a_diverged_run_is_given_up(tmp_path, trainings):
     assert "2 orphaned" in str(again)
 
 
-def test_a_parent_that_fails_is_tried_again_before_its_child(tmp_path, trainings):
-    made, obstacle = trainings
-
-    def fail_once(run):
-        if len(made) == 1:
-            raise ValueError("once")
-
-    obstacle[""] = fail_once
-    summary, _ = run(tmp_path, Records(tmp_path / "results"), **TOY)
-    assert [kind for kind, *_ in made] == ["pretrain", "pretrain", "finetune"]
-    assert (summary.outcomes, summary.executed) == ({"done": 2}, 3)
-
-
 def test_a_parent_that_is_killed_is_tried_again_before_its_child(tmp_path, trainings, monkeypatch):
     made, attempt, codes = trainings[0], worker.attempt, [-9]
     monkeypatch.setattr(worker, "attempt", lambda *given: codes.pop() if codes else attempt(*given))
@@ -98,20 +85,6 @@ def test_without_its_parent_a_run_waits_for_the_next_launch(tmp_path, trainings)
     summary, _ = run(tmp_path, records, **TOY)
     assert [kind for kind, *_ in made] == ["pretrain", "pretrain", "finetune"]
     assert summary.outcomes == {"done": 2}
-
-
-def test_a_run_is_ready_when_its_parent_is_done(tmp_path, trainings):
-    records = Records(tmp_path / "results")
-    launch = Launch(planned(tmp_path, records, **TOY), records, 0, None, lambda event: None)
-    parent, child = launch.todo.values()
-    assert launch.ready(parent)
-    assert not launch.ready(child)
-    del launch.todo[parent.id]
-    launch.begin(parent)
-    assert not launch.ready(child)
-    assert list(launch.todo) == [child.id]  # it waits
-    launch.settle(parent, put(records, parent), here=True)
-    assert launch.ready(child)
 
 
 @pytest.mark.parametrize(
@@ -206,14 +179,6 @@ def test_a_run_that_is_made_again_is_named_and_counts_in_the_time_left(tmp_path,
     assert second.seconds_left == pytest.approx(60 * 0.5 * own / (whole + 0.5 * own))
 
 
-def test_a_run_that_is_made_again_reports_as_itself(tmp_path, trainings):
-    records = Records(tmp_path / "results")
-    pretrained, _ = planned(tmp_path, records, **TOY).runs
-    put(records, pretrained, metrics={"heldout.loss": 4.15})
-    _, events = run(tmp_path, records, **TOY)
-    assert [event.progress["again"] for event in events if event.kind == "progress"] == [pretrained.id]
-
-
 @pytest.mark.parametrize(("recorded", "outcome"), [(4.16, "done"), (4.5, "failed")])
 def test_a_parent_that_comes_out_differently_is_said(tmp_path, trainings, recorded, outcome):
     records = Records(tmp_path / "results")
@@ -291,15 +256,6 @@ def test_a_checkpoint_spares_time_and_lost_weights_cost_it(tmp_path, trainings, 
     assert launch.seconds_to_make(tuned) == pytest.approx(own)
     reach(0.5)
     assert launch.seconds_to_make(tuned) == pytest.approx(0.5 * own)
-
-
-@pytest.mark.parametrize("left", ["{}", "[]", "null", '{"step": 3, "steps": 0}', '{"step": "3", "steps": 4}', "{"])
-def test_damaged_progress_of_an_earlier_launch_spares_no_time(tmp_path, trainings, left):
-    records = Records(tmp_path / "results")
-    found = planned(tmp_path, records, **TOY)
-    launch, pretrained = Launch(found, records, 0, None, lambda event: None, until=1.0), found.runs[0]
-    (records.make_work_folder(pretrained.id) / worker.PROGRESS).write_text(left)
-    assert launch.seconds_to_make(pretrained) == pytest.approx(launch.planned_seconds(pretrained.id))
 
 
 def test_what_is_left_for_want_of_time_is_no_failure_and_is_made_later(tmp_path, trainings):

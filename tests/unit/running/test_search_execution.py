@@ -13,9 +13,7 @@ from ablations.core.store import Records
 from ablations.measurements.measurements import Measurements
 from ablations.pages.publishing import republish
 from ablations.planning import new_grid
-from ablations.planning.plan import plan
 from ablations.running import estimate
-from ablations.running.summary import Summary
 from ablations.schema.grid import Search
 from ablations.study import Study
 from lightning_modules import cached
@@ -70,14 +68,6 @@ def study(folder, *args, **options):
     return Study(written(folder, *(args or (TWO,)), **options), "smoke", results_dir=folder / "results")
 
 
-def test_two_phases_are_summed_up_and_end_as_the_later():
-    first = Summary({"done": 2, "failed": 1}, executed=3, elsewhere=1, duplicates=1, seconds=5.0, notes=["a", "b"])
-    later = Summary({"done": 6}, executed=2, elsewhere=2, duplicates=1, seconds=4.0, notes=["b", "c"], left=7)
-    assert first.then(later) == Summary(
-        {"done": 6}, executed=5, elsewhere=3, duplicates=2, seconds=9.0, notes=["a", "b", "c"], left=7
-    )
-
-
 def test_one_call_makes_both_phases(tmp_path, trainings):
     made, _ = trainings
     summary = study(tmp_path).run("inline")
@@ -86,21 +76,6 @@ def test_one_call_makes_both_phases(tmp_path, trainings):
     assert {(rate, lr) for rate, lr, seed in made if seed < 1000} == {(0.15, 3e-3), (0.4, 1e-3)}
     again = study(tmp_path).run("inline")
     assert (again.outcomes, again.executed) == ({"done": 12}, 0)
-
-
-def test_another_process_makes_the_plan_of_a_study_again(tmp_path, trainings, monkeypatch):
-    """What a job gets that may outlive its launcher, after the search."""
-    one = study(tmp_path)
-    given = {}
-    monkeypatch.setattr("ablations.study.execute_phases", lambda *_, **named: given.update(named))
-    one.run(slice={RATE: 0.4})
-    monkeypatch.undo()
-    study(tmp_path).run("inline")
-    asked = json.loads(json.dumps(given["again"]))
-    part = asked.pop("slice")
-    again = plan(one.resolve().grid, "smoke", **asked, records=Records(tmp_path / "results")).sliced(part)
-    assert [run.id for run in again.runs] == [run.id for run in one.resolve().sliced({RATE: 0.4}).runs]
-    assert again.is_finished
 
 
 @pytest.mark.parametrize("stop", [1, 5, 8, 9, 12])
