@@ -373,16 +373,6 @@ def test_a_claim_about_a_task_compares_its_fine_tunings():
     assert found.effect == pytest.approx(0.58 - 0.527, abs=0.002)
 
 
-def test_claims_by_published_values_are_told_in_our_own():
-    grid, cells, records = make_depths()
-    (found,) = judging.verdicts(Measurements(grid, cells, records))
-    assert found.outcome == REPLICATES
-    assert (found.a, found.b) == ("num_layers 4, own (for 12)", "num_layers 1, own (for 3)")
-    assert names(found.sentence, found.a, "better", found.b, "held-out loss", "0.2999 nats")
-    deepest = next(cell for cell in cells if cell.values == {LAYERS: 4, "layers": "own"})
-    assert found.runs[0] == tuple(run.id for run in deepest.runs)
-
-
 def test_a_published_value_without_a_stand_in_is_not_among_the_cells():
     grid, cells, records = make_depths()
     own = make_claim(a={LAYERS: 24, "layers": "own"}, b={LAYERS: 3, "layers": "own"})

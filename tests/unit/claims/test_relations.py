@@ -247,18 +247,6 @@ def test_a_little_and_much_are_statements_about_size(size, means, outcome, found
     assert (found.outcome, found.size) == (outcome, found_size)
 
 
-def test_an_interaction_does_not_depend_on_its_brackets():
-    a, b, c, d = SIDES
-    turned = asked("interaction", id="turned", sides=[a, c, b, d])  # (a - c) - (b - d)
-    draws = np.random.default_rng(8)
-    values = [row + draws.normal(0, 0.02, 12) for row in np.array(measured((4.0, 4.3, 4.0, 4.28)))]
-    grid = make_grid(axes={RATE: list(RATES)}, claims=[asked("interaction"), turned])
-    both = judging.verdicts(Measurements(grid, CELLS, records_of(values)))
-    assert both[0].effect == both[1].effect
-    assert both[0].p == both[1].p
-    assert {v.family for v in both} == {1}
-
-
 def test_what_diverged_is_spread_that_no_number_stands_for():
     lost = {CELLS[0].runs[11].id: make_failure(CELLS[0].runs[11])}
     found = verdict(asked("spread"), measured((4.0, 4.0, 4, 4), (1, 20, 1, 1)), change=lost)

@@ -100,12 +100,6 @@ def test_markdown_of_a_file_makes_emphasis_and_code_alone(text):
     assert table <= {"table", "thead", "tbody", "tr", "th", "td", "em", "strong", "code"}
 
 
-@given(MARKUP)
-def test_what_was_escaped_once_is_safe_as_it_is(text):
-    once = f"**Answer:** {markdown_text(f'x {text}')} of `knob`"
-    assert markdown_safe(once) == once
-
-
 @given(MARKUP, MARKUP)
 def test_links_of_markdown_lead_where_they_say(text, place):
     made = READER.render(markdown_link(text, f"a/{place}"))

@@ -256,14 +256,6 @@ def test_scores_of_a_task_are_those_of_its_fine_tunings():
     assert last["rte.accuracy"].mean() == pytest.approx(numbers["rte.accuracy mean"])
 
 
-def test_published_values_come_from_several_tables():
-    rows = rows_of(*make_objectives())
-    sop = [row["published: SOP acc pairs from SQuAD and RACE dev (%)"] for row in rows]
-    assert sop == ["–", "53.3", "52.0", "86.5", "–", "–", "–"]
-    mnli = [row["published: MNLI-m dev (%)"] for row in rows]
-    assert mnli == ["–", "83.9", "84.4", "–", "–", "–", "–"]
-
-
 def test_published_values_stand_beside_their_stand_ins():
     grid, cells, records = make_depths()
     rows = rows_of(grid, cells, records)

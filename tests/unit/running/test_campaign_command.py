@@ -107,13 +107,3 @@ def test_what_is_no_time_is_refused(call, said, tmp_path):
         assert done.exit_code == 2
         assert names(done.output, "--for", said, "20m"), done.output
     assert not list(Records(tmp_path / "results").all())
-
-
-def test_a_bad_queue_is_refused_before_anything_runs(call, tmp_path, trainings):
-    queue = tmp_path / "queue.yaml"
-    queue.write_text(queue.read_text() + "  - {grid: masking_ration, scale: smoke, reason: why}\n")
-    for words in (("campaign",), ("campaign", "run")):
-        done = call(*words)
-        assert done.exit_code == 2
-        assert names(done.output, "queue.yaml:5", "masking_ratio")
-    assert trainings[0] == []

@@ -36,16 +36,6 @@ def test_the_line_has_cells_loss_speed_and_time_left():
     assert display.line() == "2/3 runs (1 diverged) | 90 s left"
 
 
-def test_a_run_that_is_made_again_is_no_part_of_the_bar(monkeypatch):
-    tell = progress.Terminal()
-    tell(moving("a", 5))
-    tell(moving("b", 5))
-    assert tell.bar.tasks[0].completed == 1.0
-    told = {"step": 5, "steps": 10, "loss": 4.0, "tokens_per_second": 1.0, "again": "c"}
-    tell(event("progress", "b", progress=told))
-    assert tell.bar.tasks[0].completed == 0.5
-
-
 def test_a_log_gets_a_line_every_ten_seconds(capsys, monkeypatch):
     clock = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])

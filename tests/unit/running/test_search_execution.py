@@ -4,14 +4,11 @@ import itertools
 import json
 
 import pytest
-from typer.testing import CliRunner
 
 from ablations.claims import judging
-from ablations.commands.cli import app
 from ablations.core import machine, strict_yaml
 from ablations.core.store import Records
 from ablations.measurements.measurements import Measurements
-from ablations.pages.publishing import republish
 from ablations.planning import new_grid
 from ablations.running import estimate
 from ablations.schema.grid import Search
@@ -190,27 +187,6 @@ def test_page_and_sidecars_name_the_runs_of_searches(tmp_path, trainings):
     page = (one.folder / "README.md").read_text()
     assert all(id[:8] in page for runs in ids for id in runs)
     assert page.count("| chosen |") == 2
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:constrained_layout not applied")  # curves of four steps
-@pytest.mark.usefixtures("embedded")
-def test_two_phases_end_to_end_and_the_same_page_from_the_records(tmp_path):
-    grid = written(tmp_path, TWO.replace("seeds: 2", "seeds: 1"), seeds=1, steps=4)
-    words = ["run", grid, "--scale", "smoke", "--executor", "inline", "--no-notebook", "--results-dir"]
-    ran = CliRunner().invoke(app, [str(word) for word in (*words, tmp_path / "results")])
-    assert ran.exit_code == 0, ran.output
-    one = Study(grid, "smoke", results_dir=tmp_path / "results")
-    assert one.resolve().counts == {"done": 6}
-    for cell in one.resolve().cells:
-        losses = [one.records.get(trial.runs[0].id).metrics["heldout.loss"] for trial in cell.search]
-        assert cell.chosen == cell.search[losses.index(min(losses))].values
-        assert cell.runs[0].system.get(LR) == cell.chosen[LR]
-    before = {path.name: path.read_bytes() for path in one.folder.iterdir()}
-    for name in before.keys() - {"request.json"}:
-        (one.folder / name).unlink()
-    republish(tmp_path / "results")
-    assert {path.name: path.read_bytes() for path in one.folder.iterdir()} == before
 
 
 # --- what is wrong with a search
