@@ -26,6 +26,14 @@ from tests.every import every
 
 ROOT = project()
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+def test_no_file_is_too_long():
+    folders = ("ablations", "lightning_modules", "benchmarks", "docs", "tests")
+    sizes = {path: len(path.read_text().splitlines()) for room in folders for path in (ROOT / room).rglob("*.py")}
+    assert not {path: size for path, size in sizes.items() if size > 800}
+
+
 HEAVY = {  # module -> what neither it nor one above it imports
     "ablations.commands.cli": ["torch", "pandas", "pytorch_lightning", "scipy"],
     "ablations.planning.plan": ["pytorch_lightning", "gensim", "datasets", "matplotlib", "sklearn"],
