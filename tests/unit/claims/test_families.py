@@ -107,3 +107,8 @@ def test_the_board_corrects_planned_claims_for_planned_ones():
 
     assert [a.survives for a in answers([page(0)], {"r"})] == [True, True]
     assert [a.survives for a in answers([page(20)], {"r"})] == [True, True, *[False] * 20]
+
+
+def test_a_grid_of_post_hoc_claims_alone_corrects_for_these():
+    found = judging.verdicts(study([asked(pair, post_hoc=True) for pair in PAIRS[:3]], 2))
+    assert {verdict.family for verdict in found} == {3}

@@ -79,6 +79,15 @@ def test_a_folder_of_others_is_no_cache(home, tmp_path, files):
     assert there(home) == before
 
 
+def test_links_make_no_cache(home, tmp_path):
+    """No earlier version made links: a folder with one is somebody's."""
+    put(tmp_path / "elsewhere" / "kept")
+    home.mkdir()
+    (home / "stores").symlink_to(tmp_path / "elsewhere")
+    assert clean("--all", folder=tmp_path / "results").exit_code == 2
+    assert (home / "stores" / "kept").exists()
+
+
 def test_the_mark_of_another_program_is_not_ours(home, tmp_path):
     put(home / "CACHEDIR.TAG", f"{SIGNATURE}\n# This file is a cache directory tag created by pip.\n")
     put(home / STORE / "meta.json")
@@ -164,6 +173,19 @@ def test_a_run_that_trains_now_stays_with_what_it_may_read(full, tmp_path, folde
     assert there(full) == ["CACHEDIR.TAG"]
 
 
+def test_of_finished_runs_one_that_trains_again_stays(full, tmp_path):
+    records = Records(tmp_path / "results")
+    for run in (RUN, OTHER):
+        records.path(run).parent.mkdir(parents=True, exist_ok=True)
+        records.path(run).write_text("{}")
+    with records.lock(RUN):
+        done = clean(folder=records.folder)
+    assert "removed 1 folders" in done.output
+    assert str(records.work_folder(RUN)) in told(done)
+    assert [path.name for path in records.work_folders()] == [RUN]
+    assert len(Records(tmp_path / "others").work_folders()) == 2
+
+
 def test_a_store_that_is_being_built_stays(full, tmp_path):
     with FileLock(full / "stores" / "111111111111111111111111.lock"):
         done = clean("--all", folder=tmp_path / "results")
@@ -182,6 +204,16 @@ def test_no_link_is_followed(full, tmp_path):
     assert kept.exists()
     assert there(full) == ["CACHEDIR.TAG"]
     assert (full / "notes").is_symlink()
+
+
+def test_links_hide_no_work_folders(full, tmp_path):
+    """Somebody's folder that only looks like that of a finished run."""
+    records = Records(tmp_path / "results")
+    put(records.path(RUN), "{}")
+    (full / "runs").rename(tmp_path / "elsewhere")
+    (full / "runs").symlink_to(tmp_path / "elsewhere")
+    assert clean(folder=records.folder).exit_code == 0
+    assert len(list((tmp_path / "elsewhere").glob("*/????????????????"))) == 4
 
 
 @pytest.mark.parametrize(("typed", "more", "goes"), [("n\n", [], False), ("y\n", [], True), ("", ["--yes"], True)])

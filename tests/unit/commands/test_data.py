@@ -103,6 +103,14 @@ class TestVerify:
         assert "dev is partial: it has 2 examples instead of 277" in text
         assert f"instead of {pins.TASK_PINS.pinned()['rte']['dev'].sha256[:12]} and 277" in text
 
+    def test_a_text_that_models_are_asked_is_compared_with_its_pin(self, home):
+        file = home / "lambada/lambada_test.jsonl"
+        file.parent.mkdir()
+        file.write_text('{"text": "He called the dog"}\n')
+        code, text = call("verify", "lambada")
+        assert code == 1
+        assert "the texts of 'lambada' are not the pinned ones" in text
+
     def test_what_is_as_pinned_and_published_is_fine(self, home, monkeypatch):
         write_rte(home, 2490, 277)
         wanted = pins.measured(TASKS["rte"])

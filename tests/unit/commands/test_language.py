@@ -100,6 +100,15 @@ def test_text_goes_on_as_the_library_writes_it(ask, run, folder, tmp_path):
     assert row["ended"] == "positions", "without a prompt it begins by itself"
 
 
+@pytest.mark.slow
+def test_prompts_are_lines_whatever_is_in_them(ask, run, tmp_path):
+    """Lines were cut at other separators too, which made more texts (huggingface/datasets#3729)."""
+    (tmp_path / "prompts.txt").write_text("\n".join(LINES), encoding="utf-8")
+    code, said = ask("generate", run, "--file", tmp_path / "prompts.txt", "--new-tokens", 1, "--format", "json")
+    assert code == 0
+    assert [row["prompt"] for row in json.loads(said)] == LINES
+
+
 LINES = ["the old cat", "a\u2028bird\x85 sees", "a dog\x0b\x1chears"]
 
 

@@ -137,6 +137,14 @@ def test_a_grids_own_file_is_one_of_them(asked, tmp_path):
     assert asked(grid=str(file))
 
 
+def test_figures_depend_on_the_settings_of_matplotlib(asked, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert [asked() for _ in range(2)] == [True, False]
+    (tmp_path / "matplotlib").mkdir()
+    (tmp_path / "matplotlib" / "matplotlibrc").write_text("lines.linewidth: 9")
+    assert asked()
+
+
 @pytest.mark.parametrize("harm", [lambda text: text.replace("answer", "Answer"), lambda text: "", lambda text: "{"])
 def test_a_damaged_answer_is_made_anew(asked, harm):
     asked()

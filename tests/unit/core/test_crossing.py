@@ -53,6 +53,13 @@ def test_values_lie_on_the_lines_between_points_and_nowhere_else():
     assert np.isnan(values_at(X, losses, np.full(2, np.nan))).all()
 
 
+@given(st.floats(1e-6, 1e6), st.floats(2e6, 4e6), st.floats(4e6, 8e6))
+def test_another_unit_of_tokens_changes_no_aligned_value(unit, fast, slow):
+    curves, moved = np.stack([bent(fast), bent(slow)]), X + np.log(unit)
+    assert aligned(moved, curves, BAR) == pytest.approx(aligned(X, curves, BAR))
+    assert crossings(moved, curves, BAR).at == pytest.approx(crossings(X, curves, BAR).at + np.log(unit))
+
+
 @given(st.floats(1.3e6, 10e6), st.floats(1.0, 4.0))
 def test_a_stretch_of_time_alone_leaves_nothing_but_the_error_of_interpolation(crossing, stretch):
     slow = min(crossing * stretch, 11e6)

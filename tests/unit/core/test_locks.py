@@ -4,7 +4,7 @@ import os
 import sys
 
 import pytest
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from ablations.core.disk import locks
 from lightning_modules.config import ConfigError
@@ -111,11 +111,19 @@ def test_a_network_folder_without_locks_is_refused_by_its_option(tmp_path, monke
     assert all(word in str(raised.value) for word in (str(folder), option, "files:/home", "--results-dir"))
 
 
-def test_a_file_system_is_asked_once(tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(locks, "_sound", set())
-    monkeypatch.setattr(locks, "between_processes", lambda folder, kind=FileLock: asked.append(folder) or "")
-    (tmp_path / "other").mkdir()
-    locks.check(tmp_path)
-    locks.check(tmp_path / "other")
-    assert asked == [tmp_path]
+@pytest.mark.parametrize("options", ["lock,local_lock=none", "local_lock=posix"])
+def test_a_network_folder_with_locks_is_none_of_these(tmp_path, options):
+    mount = locks.mounted(tmp_path, TABLE.format(folder=tmp_path, options=options))
+    assert mount.source == "files:/home"
+    assert locks.shared_without_locks(mount) == ""
+
+
+def test_names_with_spaces_and_the_innermost_mount_are_found(tmp_path):
+    inner = tmp_path / "a b" / "c"
+    inner.mkdir(parents=True)
+    shown = str(tmp_path / "a b").replace(" ", "\\040")
+    table = f"one / ext4 rw 0 0\ntwo {tmp_path} nfs rw 0 0\nthree {shown} fuse.sshfs rw 0 0\nodd line\n"
+    assert locks.mounted(inner, table).source == "three"
+    assert "fuse.sshfs" in locks.shared_without_locks(locks.mounted(inner, table))
+    assert locks.mounted(tmp_path, table).source == "two"
+    assert locks.mounted(inner, "") is None

@@ -247,17 +247,6 @@ def test_two_metrics_are_two_panels_over_the_same_names():
     assert list(published[1].lines[0].get_ydata()) == [83.9, 84.4]
 
 
-def make_mixtures():
-    """Six mixtures with long names, the two uses of which share their pretraining, beside published scores."""
-    parts = [(80, 10, 10), (100, 0, 0), (80, 0, 20), (80, 20, 0), (0, 20, 80), (0, 0, 100)]
-    names = [f"MASK{mask} SAME{same} RND{random}" for mask, same, random in parts]
-    source = {"file": "bert", "table": "T8 masking", "match": {"variant": "strategy"}}
-    axes = {"strategy": names, "use": ["finetunings", "frozen"]}
-    grid = make_grid(axes=axes, baseline={}, published=[source], figure={"x": "strategy", "y": "heldout.loss"})
-    cells = [make_cell({"strategy": name, "use": use}, 2, label=name) for name in names for use in axes["use"]]
-    return grid, cells, {k: v for cell in cells for k, v in losses(cell, [4.0, 4.1]).items()}
-
-
 def make_widths():
     """Three widths and the heads that move with them, beside the published widths they are."""
     sizes = [(1024, 16), (2048, 32), (4096, 64)]

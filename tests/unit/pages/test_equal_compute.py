@@ -141,6 +141,16 @@ def test_cells_of_the_same_runs_are_no_comparison():
     assert "0.00 [0.00, 0.00]" not in text
 
 
+def test_means_over_other_seeds_are_not_ranked():
+    records = study(large_seconds=8000.0)  # the large one has no point yet at 1e8 FLOPs but for a cheap seed
+    cheap = LARGE.runs[0]
+    records[cheap.id] = course(cheap, 5.0, 0.5, 100.0)
+    equal, found = by_layers("flops", records)
+    assert (equal.amount, len(found[2].values), len(found[12].values)) == (1e8, 3, 1)
+    text = markdown(equal_compute.sheets(Measurements(GRID, [SMALL, LARGE], records))[0])
+    assert "at equal FLOPs num_layers" not in text
+
+
 def test_losses_on_other_texts_are_not_ranked():
     longer = LARGE.model_copy(update={"system": LARGE.system.but(**{"format.sequence_length": 64})})
     text = markdown(equal_compute.sheets(Measurements(GRID, [SMALL, longer], study()))[0])

@@ -118,6 +118,14 @@ def test_a_page_whose_text_is_gone_stays_as_it_was_and_is_named(folder, tmp_path
     assert (own.folder / "table.csv").read_bytes() == table
 
 
+def test_cells_of_equal_scores_are_compared(folder, tmp_path):
+    results = tmp_path / "results"
+    study = Study("tiny", "smoke", results_dir=results)
+    for run in study.resolve().runs:
+        study.records.put(make_record(run, 4.0, config=run.to_dict()))
+    assert study.folder in publishing.republish(results)
+
+
 def test_a_page_whose_runs_are_no_longer_planned_says_so(folder, tmp_path):
     """As when a row of one's own data has changed: the old numbers are those of other runs."""
     results = tmp_path / "results"

@@ -121,14 +121,6 @@ def test_without_data_no_figure_is_written_and_an_old_one_goes(published):
     assert "![" not in page
 
 
-def test_publishing_again_changes_no_byte(published, tmp_path):
-    folder, _ = published
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    grid, cells, records = make_study()
-    publish_page(make_plan(grid, cells), dict(reversed(records.items())), folder)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-
-
 @pytest.mark.parametrize("share", [0, 0.5, 1])
 def test_an_executed_notebook_of_fewer_runs_is_called_so(published, share):
     """As after ``ablations run --no-notebook``, which trains further runs and leaves the notebook as it is."""

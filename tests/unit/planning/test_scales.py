@@ -1,18 +1,15 @@
 """A scale is one file for all grids: what is stronger than what, and what one new file does."""
 
 import shutil
-from unittest.mock import Mock
 
 import pytest
 
 from ablations.commands.checkpoints import _settings
-from ablations.pages import publishing
 from ablations.planning import grids, scale_files, scales
 from ablations.planning.plan import plan
 from ablations.study import Study
 from lightning_modules.config import ConfigError
 from lightning_modules.systems import SYSTEMS
-from lightning_modules.tasks import pins as task_pins
 from tests import tiny
 from tests.messages import naming
 
@@ -203,18 +200,6 @@ def test_one_new_file_is_a_scale_of_every_grid(monkeypatch, tmp_path, name):
     smoke = plan(study.grid, "smoke")
     assert [cell.label for cell in study.resolve().cells] == [cell.label for cell in smoke.cells]
     assert [cell.printed for cell in study.resolve().cells] == [cell.printed for cell in smoke.cells]
-
-
-def test_a_page_at_a_scale_that_its_grid_does_not_list_is_rebuilt(folder, tmp_path, monkeypatch):
-    ladder = {"albert_size_ladder": grids.available()["albert_size_ladder"]}
-    monkeypatch.setattr(grids, "available", lambda *_: ladder)
-    monkeypatch.setattr(task_pins, "at_hand", lambda task: False)
-    asked = []
-    monkeypatch.setattr(publishing, "plan", lambda grid, scale, **_: asked.append(scale) or Mock(runs=[]))
-    (tmp_path / "results/albert_size_ladder/small").mkdir(parents=True)
-    publishing.republish(tmp_path / "results")
-    assert "small" in asked
-    assert "shorter" not in asked
 
 
 def test_checkpoints_are_fine_tuned_at_scales_that_say_how(folder):

@@ -258,6 +258,15 @@ def test_a_checkpoint_spares_time_and_lost_weights_cost_it(tmp_path, trainings, 
     assert launch.seconds_to_make(tuned) == pytest.approx(0.5 * own)
 
 
+@pytest.mark.parametrize("left", ["{}", "[]", "null", '{"step": 3, "steps": 0}', '{"step": "3", "steps": 4}', "{"])
+def test_damaged_progress_of_an_earlier_launch_spares_no_time(tmp_path, trainings, left):
+    records = Records(tmp_path / "results")
+    found = planned(tmp_path, records, **TOY)
+    launch, pretrained = Launch(found, records, 0, None, lambda event: None, until=1.0), found.runs[0]
+    (records.make_work_folder(pretrained.id) / worker.PROGRESS).write_text(left)
+    assert launch.seconds_to_make(pretrained) == pytest.approx(launch.planned_seconds(pretrained.id))
+
+
 def test_what_is_left_for_want_of_time_is_no_failure_and_is_made_later(tmp_path, trainings):
     made, obstacle = trainings
     records = Records(tmp_path / "results")
