@@ -16,14 +16,9 @@ DATA = os.environ.get("ABLATIONS_DATA")  # which no test sees
 TINY = "--layers 1 --hidden 64 --vocab 512 --batch 4"
 OPTIONS = {  # program -> the least that it measures
     "complexity": "--width 16 --rounds 1",
-    "elmo": "--hidden 16 --cells 32 --length 16 --batch 2 --vocab 2048 --turns 1 --filters 4 4",
     "generation": f"{TINY} --rounds 1",
     "gpu": "core --device cpu --seconds 500 --output times.json",
-    "logged_steps": "--layers 1 --hidden 64 --steps 4 --piece 1 --every 1 --rounds 1",
-    "masking_schemes": f"{TINY} --length 32 --rounds 1 --steps 2",
-    "memory_and_streams": f"{TINY} --length 16 --turns 1 --rounds 1",
     "pretrain_vs_transformers": f"--model L2-H128 {TINY} --length 32 --turns 1 --steps 1 --output times.json",
-    "recurrent": f"{TINY} --length 16 --turns 1",
     "translation": "--turns 1 --steps 1 --warm-up 1",
 }
 BY_DAY = ["generation", "pretrain_vs_transformers"]  # `make nightly` tries all

@@ -5,7 +5,6 @@ import pytest
 
 from ablations.claims import judging
 from ablations.claims.alignment import NO_CROSSING, Kind
-from ablations.claims.scoreboard import card
 from ablations.core.crossing import EARLIER
 from ablations.measurements.measurements import Measurements
 from ablations.schema.run import Run
@@ -105,20 +104,6 @@ def test_straight_curves_do_not_tell_speed_from_an_offset():
     assert found.kind is Kind.OPEN
 
 
-def test_another_unit_of_tokens_changes_nothing_but_the_crossings():
-    curves = {0.15: bent(9e6), 0.4: bent(5e6) - 0.05}
-    one, other = contrast(study(curves)), contrast(study(curves, tokens=1000 * TOKENS))
-    assert other.multiples.mean == pytest.approx(one.multiples.mean)
-    assert (other.multiple, other.left) == (pytest.approx(one.multiple), pytest.approx(one.left))
-    assert other.crossings == pytest.approx([1000 * at for at in one.crossings])
-    assert other.kind is one.kind
-
-
-def test_the_same_records_give_the_same_contrasts():
-    curves = {0.15: bent(9e6), 0.4: bent(5e6)}
-    assert only(study(curves)).aligned == only(study(curves)).aligned
-
-
 def test_at_equal_flops_the_dearer_side_is_read_earlier():
     cheap = study({0.15: bent(6e6), 0.4: bent(6e6) - 0.1})
     dear = changed(cheap, 0.4, lambda record, run: record.but(cost=record.cost | {"flops": 2e6 * TOKENS[-1]}))
@@ -195,20 +180,6 @@ def test_the_steps_of_an_order_are_contrasts_of_their_own():
     assert first.name == alone.name == "masking rate 40 % against 15 %"
 
 
-@pytest.mark.parametrize(
-    ("relation", "rates", "name"),
-    [
-        ("trend", (0.15, 0.4, 0.8), "a step of masking rate 15 %, 40 %, 80 %"),
-        ("interaction", (0.15, 0.4, 0.4, 0.8), "masking rate 15 % over 40 %, less 40 % over 80 %"),
-    ],
-)
-def test_a_contrast_of_more_than_two_sides_names_them_all(relation, rates, name):
-    claim = make_claim(a={}, b={}, sides=[{RATE: rate} for rate in rates], relation=relation, published={})
-    curves = {0.15: bent(5e6), 0.4: bent(6e6), 0.8: bent(9e6)}
-    (found,) = only(study(curves, [claim])).aligned.contrasts
-    assert (found.name, found.is_pair) == (name, False)
-
-
 def test_a_contradicted_claim_is_shown_with_the_better_side_first():
     verdict = only(study({0.15: bent(6e6), 0.4: bent(6e6) + 0.2}))
     (found,) = verdict.aligned.contrasts
@@ -216,16 +187,6 @@ def test_a_contradicted_claim_is_shown_with_the_better_side_first():
     assert (found.name, found.kind) == ("masking rate 15 % against 40 %", Kind.QUALITY)
     assert found.multiples.high < 0 < found.facing(found.multiples).low
     assert found.facing(found.multiples).mean == -found.multiples.mean
-
-
-def test_an_aligned_effect_stands_in_the_sentence_and_on_the_card():
-    measured = study({0.15: bent(6e6) + 0.2, 0.4: bent(6e6)})
-    verdict = only(measured)
-    said, found = card(verdict, measured), verdict.aligned.interval
-    assert (said["aligned"], said["aligned_low"], said["kind"]) == (found.mean, found.low, "quality")
-    _, _, said = verdict.sentence.partition("equal multiples of the crossing: ")
-    assert float(said.split()[0]) == pytest.approx(found.mean, abs=0.001)
-    assert said.split("], ")[1].startswith("quality")
 
 
 def test_the_first_look_is_aligned_by_its_own_runs():

@@ -75,16 +75,6 @@ def test_without_git_nothing_is_known(tmp_path):
     assert standing(tmp_path / "masking.yaml", day(3)) == [audit.UNKNOWN] * 3
 
 
-def test_the_first_run_is_that_of_the_earliest_record():
-    cell = make_cell({RATE: 0.4}, seeds=3)
-    records = {
-        run.id: make_record(run, 4.0, provenance={"started": day(n).isoformat(timespec="seconds")})
-        for run, n in zip(cell.runs, (4, 2, 3), strict=True)
-    }
-    assert audit.first_run([cell], records, "heldout.loss") == day(2)
-    assert audit.first_run([cell], {}, "heldout.loss") is None
-
-
 def test_of_a_task_it_is_the_first_fine_tuning_and_not_an_older_pretraining():
     cell = make_cell({RATE: 0.4}, seeds=1, task="rte")
     begun = {cell.runs[0].id: day(1), cell.finetunings[0].id: day(4)}

@@ -94,13 +94,6 @@ def test_against_a_simple_method_the_trunks_are_the_sample():
     assert found.p == pytest.approx(by_hand.pvalue)
 
 
-def test_an_interaction_is_summed_within_trunks():
-    sides = [{RATE: 0.4}, {RATE: 0.15}, {RATE: 0.8}, {RATE: 0.15}]
-    claim = make_claim(relation="interaction", a={}, b={}, sides=sides, published={})
-    (found,) = judging.verdicts(study(claims=[claim]))
-    assert found.p == pytest.approx(stats.ttest_rel(of(0.8), of(0.4)).pvalue)
-
-
 def test_a_ratio_is_of_logarithms_within_trunks():
     claim = make_claim(relation="ratio", ratio=1.001, published={})
     (found,) = judging.verdicts(study(claims=[claim]))

@@ -7,7 +7,7 @@ from ablations.claims.headline import headline
 from ablations.claims.outcomes import HOLDS, REPLICATES
 from ablations.claims.verdict_text import effect_text
 from ablations.measurements.measurements import Measurements
-from tests.unit.synthetic import LAYERS, RATE, Kept, losses, make_cell, make_claim, make_grid, make_study
+from tests.unit.synthetic import RATE, Kept, losses, make_cell, make_claim, make_grid, make_study
 
 RATES = (0.15, 0.4)
 
@@ -37,20 +37,6 @@ def test_a_title_says_who_is_better_by_the_effect_of_the_verdict(better, sides, 
 
 
 @pytest.mark.parametrize(
-    ("deep", "shallow", "title"),
-    [(4.0, 4.3, "Number of layers 4 beats 2 by"), (4.3, 4.0, "Number of layers 2 beats 4 by")],
-)
-def test_a_knob_is_named_once_with_the_side_that_is_said_first(deep, shallow, title):
-    claim = make_claim(a={LAYERS: 4}, b={LAYERS: 2}, published={})
-    grid = make_grid(axes={LAYERS: [2, 4]}, baseline={LAYERS: 2}, published=[], claims=[claim])
-    cells = [make_cell({LAYERS: layers}, 4) for layers in (2, 4)]
-    records = {}
-    for cell, base in zip(cells, (shallow, deep), strict=True):
-        records |= losses(cell, [base, base + 0.01, base + 0.02, base + 0.015])
-    assert told(Measurements(grid, cells, records))[0].startswith(title)
-
-
-@pytest.mark.parametrize(
     ("bar", "says"),
     [(3.0, "neither is better than counts of neighbours (floor)"),
      (4.2, "15 % is no better than counts of neighbours (floor)")],
@@ -60,15 +46,6 @@ def test_at_the_floor_nobody_beats_anybody(bar, says, tmp_path):
     grid, cells, records = study()
     title, verdict = told(Measurements(grid, cells, Kept(records, tmp_path, cells, bar)))
     assert title == f"40 % leads 15 % by {effect_text(verdict)}; {says}"
-
-
-def test_on_the_plateau_nobody_beats_anybody():
-    grid, cells, records = study()
-    flat = {"heldout.plateau": True}
-    records = {id: record.but(metrics=record.metrics | flat) for id, record in records.items()}
-    title, _ = told(Measurements(grid, cells, records))
-    assert "leads" in title
-    assert title.endswith("neither is better than the bigram baseline (plateau)")
 
 
 def test_what_is_open_is_not_told_apart(tmp_path):
@@ -98,16 +75,6 @@ def test_the_claim_about_the_best_cell_is_quoted():
     title, first = told(Measurements(make_grid(claims=claims), cells, records))
     assert first.claim.id == "mask15.80_gt_40"
     assert title.startswith("15 % beats 40 %"), "15 % is the best cell; the first claim is not about it"
-
-
-def test_the_claim_that_the_answer_quotes_comes_first():
-    claims = [make_claim(), make_claim(id="mask15.80_gt_40", a={RATE: 0.8}, b={RATE: 0.4})]
-    grid, cells, records = make_study(claims=claims)
-    measured = Measurements(grid, cells, records)
-    verdicts = judging.verdicts(measured)
-    assert headline(measured, verdicts).startswith("15 % beats 40 %")
-    assert headline(measured, verdicts, ["mask15.80_gt_40"]).startswith("40 % beats 80 %")
-    assert headline(measured, verdicts, ["of another grid"]) == headline(measured, verdicts)
 
 
 def test_without_a_judged_claim_there_is_no_answer():

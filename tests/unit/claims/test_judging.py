@@ -20,7 +20,6 @@ from tests.unit.synthetic import (
     make_grid,
     make_objectives,
     make_record,
-    make_study,
 )
 
 SIDE_A = [4.402, 4.430, 4.415, 4.421, 4.407]
@@ -140,15 +139,6 @@ def test_with_one_side_on_the_plateau_a_large_difference_is_one():
     assert (found.outcome, found.reason) == (NOT_RESOLVED, Reason.PLATEAU)
 
 
-def test_what_is_open_on_the_plateau_says_so():
-    found = verdict([6.4, 6.6, 6.5, 6.7, 6.3], [6.5, 6.4, 6.6, 6.5, 6.5])
-    assert (found.outcome, found.reason) == (NOT_RESOLVED, Reason.PLATEAU)
-
-
-def test_one_side_on_the_plateau_is_a_result():
-    assert verdict(SIDE_A, [value + 2 for value in SIDE_B]).outcome == REPLICATES
-
-
 @pytest.mark.parametrize(
     ("nats", "outcome", "reason", "sides"),
     [
@@ -260,13 +250,6 @@ def test_a_borderline_effect_does_not_survive_many_claims():
     assert verdict(a, b, extra=absent).outcome == REPLICATES  # the scale has no task, so they were never to be tested
 
 
-def test_published_values_stay_in_their_metric():
-    found = verdict()
-    assert found.published == "MNLI 84.5 against 84.2 %, +0.3"
-    assert found.metric == "held-out loss"
-    assert verdict(claim=make_claim(published={})).published == ""
-
-
 def test_other_axes_stand_at_the_baseline():
     cells = [make_cell({RATE: rate, LAYERS: n}) for n in (2, 4) for rate in (0.15, 0.4)]
     found = {}
@@ -288,19 +271,6 @@ def test_zipped_axes_move_along():
     grid = make_grid(axes={RATE: [0.15, 0.4], LAYERS: [2, 4]}, zip=[[RATE, LAYERS]], baseline={RATE: 0.15, LAYERS: 2})
     (found,) = judging.verdicts(Measurements(grid, cells, losses(cells[0], SIDE_B) | losses(cells[1], SIDE_A)))
     assert found.outcome == REPLICATES
-
-
-def test_runs_behind_a_verdict_are_named_side_by_side():
-    grid, cells, records = make_study()
-    (found,) = judging.verdicts(Measurements(grid, cells, records))
-    by_rate = {cell.values[RATE]: cell for cell in cells}
-    assert found.runs == tuple(tuple(run.id for run in by_rate[rate].runs) for rate in (0.4, 0.15))
-
-
-def test_the_tally_counts():
-    replicated, refuted = verdict(), verdict(SIDE_B, SIDE_A)
-    assert judging.tally([replicated, replicated, refuted]) == "2 replicate, 1 contradicts"
-    assert judging.tally([]) == "no claims"
 
 
 # --- against a simple method, on a task, and at scales with stand-ins
@@ -330,15 +300,6 @@ def test_a_score_is_compared_with_that_of_a_simple_method():
     assert found.runs == (tuple(run.id for run in cells[3].runs),)
 
 
-def test_a_score_below_that_of_a_simple_method_contradicts():
-    def worse(record):
-        return record.but(metrics=record.metrics | {"heldout.sop_majority": 0.9})
-
-    (found,), _ = objectives_verdict({**SOP, "a": {"objective": "pairs, SOP"}}, change=worse)
-    assert found.outcome == CONTRADICTS
-    assert names(found.sentence, "worse", "the majority class")
-
-
 def test_a_score_may_be_claimed_to_be_that_of_a_simple_method():
     asked = {**SOP, "a": {"objective": "pairs, NSP"}, "relation": "~", "margin": 0.02}
     (found,), _ = objectives_verdict(asked)
@@ -354,13 +315,6 @@ def test_a_model_without_the_score_decides_nothing(objective):
     assert found.sentence.startswith(NOT_MEASURED)
     assert found.reason is Reason.UNTESTABLE
     assert (found.a, found.b) == (objective, "the majority class")
-
-
-def test_noise_about_a_simple_method_is_not_resolved():
-    asked = {**SOP, "a": {"objective": "pairs, NSP"}}
-    (found,), _ = objectives_verdict(asked)
-    assert found.outcome == NOT_RESOLVED
-    assert found.detectable > 0
 
 
 def test_each_simple_method_is_a_test_of_its_own():
@@ -417,16 +371,6 @@ def test_a_claim_about_a_task_compares_its_fine_tunings():
     (found,), _ = objectives_verdict(simple)
     assert (found.outcome, found.b) == (REPLICATES, "the majority class")
     assert found.effect == pytest.approx(0.58 - 0.527, abs=0.002)
-
-
-def test_claims_by_published_values_are_told_in_our_own():
-    grid, cells, records = make_depths()
-    (found,) = judging.verdicts(Measurements(grid, cells, records))
-    assert found.outcome == REPLICATES
-    assert (found.a, found.b) == ("num_layers 4, own (for 12)", "num_layers 1, own (for 3)")
-    assert names(found.sentence, found.a, "better", found.b, "held-out loss", "0.2999 nats")
-    deepest = next(cell for cell in cells if cell.values == {LAYERS: 4, "layers": "own"})
-    assert found.runs[0] == tuple(run.id for run in deepest.runs)
 
 
 def test_a_published_value_without_a_stand_in_is_not_among_the_cells():

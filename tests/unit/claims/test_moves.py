@@ -7,7 +7,7 @@ from ablations.claims.contrasts import collect
 from ablations.claims.outcomes import Direction
 from ablations.claims.rates import moves
 from ablations.measurements.measurements import Measurements
-from ablations.pages import rate_table, search_report
+from ablations.pages import rate_table
 from tests.unit.claims.test_reasons import searched
 from tests.unit.synthetic import RATE, losses, make_cell, make_claim, make_grid
 
@@ -74,14 +74,3 @@ def test_the_table_says_whether_trials_agree_with_the_verdict(of_15, said):
     assert reading.rows[0][-1] == everything.rows[0][-1] == said
     assert everything.rows[0][1] == verdicts[0].effect
     assert len(trace["trials"][0]["sides"]) == 2
-
-
-def test_the_search_is_told_in_short():
-    measured = study([{1e-3: 4.6, 3e-3: 4.2}, {1e-3: 4.7, 3e-3: 4.5}], plateau=True)
-    text = search_report.in_short(measured)
-    assert "one trial each" in text
-    assert "2 of 4 trials ended on the plateau" in text
-    plain = study([{1e-3: 4.6, 3e-3: 4.2}, {1e-3: 4.7, 3e-3: 4.5}])
-    assert "plateau" not in search_report.in_short(plain)
-    without = Measurements(make_grid(), [make_cell({RATE: 0.4})], {})
-    assert search_report.in_short(without) == ""

@@ -1,19 +1,16 @@
 """What claims can show at each look, before they run."""
 
 import pytest
-from typer.testing import CliRunner
 
 from ablations import study
 from ablations.claims import power
-from ablations.commands.cli import app
 from ablations.core.estimates import NO_EXAMPLES, linear
 from ablations.core.formatting import markdown
 from ablations.core.looks import Looks, nominal_alpha
 from ablations.core.moderation import Variance, moderated
-from ablations.core.store import Records
 from ablations.measurements.measurements import Measurements
 from ablations.study import Study
-from tests.unit.synthetic import RATE, losses, make_cell, make_claim, make_grid, make_record
+from tests.unit.synthetic import RATE, losses, make_cell, make_claim, make_grid
 
 RATES = (0.15, 0.4, 0.8)
 LOOKS = (4, 8)
@@ -129,24 +126,6 @@ def test_what_has_no_noise_needs_one_run():
     (first, _), grid = prospects({}, make_claim(metric="cost.parameters"))
     assert first.exact
     assert "no noise" in markdown(power.sheet([first], grid))
-
-
-@pytest.fixture
-def recorded(tmp_path):
-    cells = Study("masking_ratio", "smoke", results_dir=tmp_path).resolve().cells
-    records = Records(tmp_path)
-    for cell in cells:
-        for run in cell.runs:
-            loss = 6.0 - cell.values[RATE] + (0.02, 0.05)[run.seed]
-            records.put(make_record(run, loss, config=run.to_dict()))
-    return tmp_path
-
-
-def test_the_plan_tells_what_claims_can_show(recorded):
-    answer = CliRunner().invoke(app, ["plan", "masking_ratio", "--scale", "smoke", "--results-dir", str(recorded)])
-    assert answer.exit_code == 0, answer.output
-    assert "visible at look 1 (n = 2)" in answer.output
-    assert "at smoke" in answer.output
 
 
 def test_a_scale_that_cannot_be_planned_is_no_pilot(tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ from ablations.core.moderation import moderated
 from ablations.measurements.measurements import Measurements
 from tests.every import every
 from tests.messages import names
-from tests.unit.synthetic import LAYERS, RATE, losses, make_cell, make_claim, make_failure, make_grid
+from tests.unit.synthetic import RATE, losses, make_cell, make_claim, make_failure, make_grid
 
 RATES = (0.15, 0.3, 0.4, 0.8)
 CELLS = [make_cell({RATE: rate}, seeds=12) for rate in RATES]
@@ -127,12 +127,6 @@ def test_a_trend_is_the_slope_of_the_means():
     assert found.effect == pytest.approx(stats.linregress([1, 2, 3, 4], values.mean(axis=1)).slope)
 
 
-def test_a_trend_names_the_step_that_goes_back():
-    found = verdict(asked("trend"), measured((4.0, 4.5, 4.3, 4.4)))
-    assert found.remarks.endswith("from 40 % to 30 % it gets worse")
-    assert "gets worse" not in verdict(asked("trend"), measured((4.0, 4.1, 4.2, 4.3))).remarks
-
-
 def test_a_ratio_is_a_geometric_mean():
     values = np.array(measured((4.0, 4.2, 4.0, 4.0)))
     found = verdict(asked("ratio"), values)
@@ -226,13 +220,6 @@ def test_records_that_are_missing_never_replicate(relation, gone, failed):
     assert "replicates" not in found.sentence or found.outcome == REPLICATES
 
 
-def test_a_side_that_no_scale_has_is_named_by_its_letter():
-    missing = asked("ordering").but(sides=[*SIDES[:3], {RATE: 0.9}])
-    found = verdict(missing, measured((4.0, 4.1, 4.2, 4.3)))
-    assert found.outcome == NOT_RESOLVED
-    assert "side d (masking rate 90 %) is not among the cells" in found.remarks
-
-
 def test_an_order_of_two_on_the_plateau_is_open_and_marked():
     found = verdict(asked("ordering"), measured((4.0, 4.1, 6.4, 6.9)))
     assert (found.outcome, found.direction, found.reason) == (NOT_RESOLVED, Direction.POSITIVE, Reason.PLATEAU)
@@ -258,18 +245,6 @@ def test_an_order_of_two_on_the_plateau_is_open_and_marked():
 def test_a_little_and_much_are_statements_about_size(size, means, outcome, found_size):
     found = verdict(asked(">", size=size, margin=0.05), measured(means))
     assert (found.outcome, found.size) == (outcome, found_size)
-
-
-def test_an_interaction_does_not_depend_on_its_brackets():
-    a, b, c, d = SIDES
-    turned = asked("interaction", id="turned", sides=[a, c, b, d])  # (a - c) - (b - d)
-    draws = np.random.default_rng(8)
-    values = [row + draws.normal(0, 0.02, 12) for row in np.array(measured((4.0, 4.3, 4.0, 4.28)))]
-    grid = make_grid(axes={RATE: list(RATES)}, claims=[asked("interaction"), turned])
-    both = judging.verdicts(Measurements(grid, CELLS, records_of(values)))
-    assert both[0].effect == both[1].effect
-    assert both[0].p == both[1].p
-    assert {v.family for v in both} == {1}
 
 
 def test_what_diverged_is_spread_that_no_number_stands_for():
@@ -338,22 +313,3 @@ def test_a_verdict_says_what_its_runs_took():
     assert found.computing.flops == pytest.approx(48 * 3.1e14)
     again = verdict(asked("interaction", sides=[SIDES[0], SIDES[1], SIDES[1], SIDES[2]]), measured((4, 4.1, 4.2, 4)))
     assert again.computing.runs == 36  # a side that is there twice was trained once
-
-
-def test_sides_are_told_in_short():
-    values = measured((4.0, 4.1, 4.2, 4.3))
-    found = verdict(asked("ordering", published={"a": 84.5, "b": 84.2, "c": 83.2, "d": 80.8}), values)
-    assert names(found.sentence, "masking rate 15 % > 30 % > 40 % > 80 %", "held-out loss", "smallest step")
-    assert names(found.sentence, "MNLI", "84.5, 84.2, 83.2, 80.8 %")
-    assert found.b == "30 %; 40 %; 80 %"
-    crossed = verdict(asked("interaction", published={"a": 82.3, "b": 81.7, "c": 79.8, "d": 80.1}), values)
-    for numbers in (("+0.6", "82.3", "81.7"), ("-0.3", "79.8", "80.1"), ("MNLI", "+0.9")):
-        assert names(crossed.published, *numbers)
-
-
-def test_shared_values_are_said_once():
-    claim = asked("ordering", sides=[{RATE: 0.15, LAYERS: 2}, {RATE: 0.4, LAYERS: 2}, {RATE: 0.8, LAYERS: 2}])
-    cells = [make_cell({RATE: rate, LAYERS: 2}, label=f"{rate}") for rate in RATES]
-    grid = make_grid(axes={RATE: list(RATES), LAYERS: [2]}, claims=[claim])
-    (found,) = judging.verdicts(Measurements(grid, cells, {}))
-    assert found.sides == ("masking rate 15 %, num_layers 2", "40 %", "80 %")

@@ -137,15 +137,6 @@ def test_missing_records_never_leave_a_verdict(study):
     assert nothing.outcome == NOT_RUN
 
 
-def test_a_page_without_data_is_not_run(study):
-    made, cells, _ = study
-    page = {"claims": cards(Measurements(made, cells, {}))}
-    (empty,) = answers([("masking_ratio", "laptop", page)], set())
-    assert empty.outcome == NOT_RUN
-    (entry,) = [one for one in entries([empty], {ID: ["masking_ratio"]}) if one.claim.id == ID]
-    assert entry.outcome("laptop") == NOT_RUN
-
-
 def test_effects_are_shares_of_the_shortfall(study):
     (one,) = answered(study, study[2])
     assert removed(90.0, 80.0, lower=False) == pytest.approx(0.5)
@@ -222,12 +213,6 @@ def test_an_open_claim_is_counted_by_its_reason():
     assert {given(reason).state("laptop") for reason in Reason} <= set(STATES)
 
 
-def test_a_verdict_whose_records_are_gone_is_not_run_whatever_it_was(study):
-    (left,) = answered(study, set())
-    (entry,) = [one for one in entries([left], {ID: ["masking_ratio"]}) if one.claim.id == ID]
-    assert entry.state("laptop") == NOT_RUN
-
-
 def test_the_board_counts_what_the_scale_can_test():
     larger = next(claim for claim in claims().values() if claim.testable == "paper")
     assert not Entry(larger, (), ("g",)).is_testable("laptop")
@@ -257,68 +242,6 @@ def test_constructed_text_is_counted_apart_and_last():
     counts = scoreboard_page.summary(entries([], {}), "mechanism")
     assert counts.rows[-1][2] == sum(claim.testable == "constructed" for claim in claims().values())
     assert scoreboard_page.summary(entries([], {}), "laptop").headings[2] != counts.headings[2]
-
-
-def drawn(figure):
-    """The panels of a forest: the names of their rows."""
-    return [[text.get_text() for text in axes.get_yticklabels()] for axes in figure.axes if axes.axison]
-
-
-def test_the_forest_has_a_panel_per_unit_in_the_words_of_the_claims():
-    nats, points = given(Reason.POWER), given("", outcome=REPLICATES, quantity="share", statement="B is better.")
-    figure = forest([nats, points], "laptop")
-    assert drawn(figure) == [["A is better"], ["B is better"]]
-    labels = [axes.get_xlabel() for axes in figure.axes if axes.axison]
-    assert "nats" in labels[0]
-    assert "points" in labels[1]
-    twice = forest([given(Reason.POWER, Reason.POWER)], "laptop")
-    assert drawn(twice) == [["A is better [g0]", "A is better [g1]"]]
-
-
-@pytest.mark.parametrize(
-    "statement", ["A is better.", "A is better than B wherever " + "anything at all is compared " * 6]
-)
-def test_continued_pretraining_is_said_in_the_row(statement):
-    answer = given(Reason.POWER, continued=True, statement=statement)
-    ((row,),) = drawn(forest([answer], "laptop"))
-    assert row.replace("\n", " ").endswith("[continued pretraining]")
-    assert answer.continued("laptop")
-    assert not answer.continued("gpu")
-    assert scoreboard_page._outcome(answer, "laptop") == "not resolved: power (continued pretraining)"
-    assert scoreboard_page._outcome(given(Reason.POWER), "laptop") == "not resolved: power"
-    _, numbers, _ = scoreboard_page.sheets([answer])
-    (kept,) = numbers.rows
-    assert dict(zip(numbers.headings, kept, strict=True))["continued"] is True
-
-
-def test_a_difference_that_says_nothing_has_no_row():
-    shown = given(Reason.POWER)
-    for reason in (Reason.FLOOR, Reason.PLATEAU, Reason.ONE_SEED):
-        assert forest([given(reason)], "laptop") is None
-        assert drawn(forest([shown, given(reason)], "laptop")) == [["A is better"]]
-
-
-def test_answers_without_a_row_are_counted_by_their_reason_even_beside_one_of_the_same_claim():
-    both = given(Reason.POWER, Reason.FLOOR)
-    (note,) = [text.get_text() for text in forest([both], "laptop").texts if "scale laptop" in text.get_text()]
-    assert note.endswith("; without a row: 1 floor")
-    (alone,) = [text.get_text() for text in forest([given("")], "laptop").texts if "scale laptop" in text.get_text()]
-    assert "without" not in alone
-
-
-def test_margins_are_bands_about_nothing():
-    figure = forest([given(Reason.POWER, margin=0.04)], "laptop")
-    (band,) = [bar for axes in figure.axes if axes.axison for bar in axes.patches]
-    assert (band.get_x(), band.get_x() + band.get_width()) == pytest.approx((-0.04, 0.04))
-
-
-@pytest.mark.slow
-def test_a_choice_that_leaves_no_claim_says_so(tmp_path):
-    (tmp_path / "records").mkdir()
-    asked = ["claims", "--paper", "albert", "--grid", "masking_ratio", "--results-dir", str(tmp_path)]
-    ended = CliRunner().invoke(app, asked)
-    assert ended.exit_code == 0
-    assert names(ended.output, "'albert'", "'masking_ratio'")
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ from typer.testing import CliRunner
 
 from ablations.commands.cli import app
 from ablations.planning import grids
-from lightning_modules import places
 from tests import tiny
 from tests.messages import names
 
@@ -64,30 +63,12 @@ def test_a_run_is_named_by_its_first_digits(answer, tmp_path, prefix):
         assert ("0123456789abcdef" in said) == (not prefix)
 
 
-def test_a_misspelt_grid_is_no_run(answer):
-    code, said = answer("show", "masking_ration")
-    assert (code, names(said, "'masking_ration'", "'masking_ratio'?")) == (2, True)
-
-
 def test_a_file_with_the_name_of_a_grid_does_not_take_its_page(answer, tmp_path):
     shutil.copy(grids.locate("masking_ratio"), tmp_path)
     code, said = answer("plan", tmp_path / "masking_ratio.yaml", "--scale", "smoke")
     assert code == 2
     assert names(said, "'masking_ratio'", "Rename")
     assert answer("plan", grids.locate("masking_ratio"), "--scale", "smoke")[0] == 0, "the file of the grid itself"
-
-
-def test_a_folder_is_no_grid(answer, tmp_path):
-    (tmp_path / "g.yaml").mkdir()
-    code, said = answer("plan", tmp_path / "g.yaml")
-    assert (code, "is a folder" in said) == (2, True)
-
-
-def test_a_value_that_is_no_yaml_is_told_in_a_line(answer):
-    code, said = answer("plan", "masking_ratio", "--filter", "objectives.mlm.masking.rate=[0.15")
-    assert code == 2
-    assert names(said, "'[0.15'", "YAML")
-    assert len(said) < 120
 
 
 @pytest.mark.parametrize("made", [False, True])
@@ -101,11 +82,6 @@ def test_a_folder_of_data_that_is_none_is_told_as_such(answer, tmp_path, made):
                  ABLATIONS_DATA=str(data))  # fmt: skip
     assert run[0] == 2
     assert names(run[1], "'novels'", "ABLATIONS_DATA", str(data), "no folder")
-
-
-def test_a_home_that_nobody_has_is_a_folder_that_is_missing(monkeypatch):
-    monkeypatch.setenv("ABLATIONS_DATA", "~nobody_of_this_name/data")
-    assert names(places.unusable_data_home(), "~nobody_of_this_name/data", "no folder")
 
 
 @pytest.mark.slow

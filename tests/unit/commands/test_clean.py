@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import pty
-import re
 import sys
 from pathlib import Path
 
@@ -118,15 +117,6 @@ def test_an_empty_or_new_folder_is_marked_when_something_is_written(home, tmp_pa
         home.rmdir()
 
 
-def test_what_earlier_versions_kept_is_marked_at_first_use(home, tmp_path):
-    put(home / STORE / "train" / "meta.json")
-    put(home / "fingerprints" / "task-0123456789abcdef01234567.json.lock")
-    put(home / "tasks" / "qnli-train-0123456789abcdef.json.sha256")
-    put(home / "runs" / "0123abcd" / RUN / "log.txt")
-    write()
-    assert (home / "CACHEDIR.TAG").exists()
-
-
 @pytest.mark.parametrize("place", ["tasks/65a1b2c3d4e5f60718293a4b.json", "features/IMG-2020123112345678.jpg",
                                    "stores/65a1b2c3d4e5f60718293a4b/thesis.tex"])  # fmt: skip
 def test_a_name_alone_makes_no_file_the_projects(home, place):
@@ -226,13 +216,6 @@ def test_links_hide_no_work_folders(full, tmp_path):
     assert len(list((tmp_path / "elsewhere").glob("*/????????????????"))) == 4
 
 
-def test_sizes_are_listed_before_anything_goes(full, tmp_path):
-    put(full / STORE / "ids.bin", "x" * 3_000_000)
-    output = told(clean("--all", folder=tmp_path / "results"))
-    assert re.search(rf"{full / 'stores'}: 3 MB", output)
-    assert output.index(str(full / "runs")) < output.index("removed")
-
-
 @pytest.mark.parametrize(("typed", "more", "goes"), [("n\n", [], False), ("y\n", [], True), ("", ["--yes"], True)])
 def test_on_a_terminal_it_asks(full, tmp_path, typed, more, goes):
     pid, terminal = pty.fork()
@@ -274,14 +257,6 @@ def test_what_cannot_be_removed_is_said(full, tmp_path, monkeypatch):
     assert str(full / "stores") not in answer["folders"]
     assert str(full / "runs") in answer["folders"]
     assert str(full / STORE) in {item["path"] for item in answer["left"]}
-
-
-def test_the_parts_are_those_that_the_code_makes():
-    found = set()
-    for package in ("ablations", "lightning_modules"):
-        for path in (places.project() / package).rglob("*.py"):
-            found |= set(re.findall(r'cache\(\) / "([^"]+)"', path.read_text(encoding="utf-8")))
-    assert found | {cached.RUNS} == set(cached.PARTS)
 
 
 def test_a_work_folder_says_whose_it_is_also_after_a_move(home, tmp_path):

@@ -74,20 +74,6 @@ class TestListing:
         assert (found.found, found.sizes, found.pinned, found.how) == ("folder", (3, 2), False, "")
         assert found.row()["fingerprint"] == f"{pins.fingerprint('rte')[:8]} measured"
 
-    def test_one_part_alone_is_named(self, home):
-        write_rte(home)
-        (home / "glue/RTE/train.tsv").unlink()
-        found = rte()
-        assert (found.found, found.at_hand) == ("dev only", False)
-
-    def test_what_cannot_be_measured_is_told(self, home, monkeypatch):
-        write_rte(home)
-        (home / "glue/RTE/dev.tsv").write_text("")
-        monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
-        found = rte()
-        assert "dev.tsv is empty" in found.problem
-        assert found.sizes == (2490, 277)
-
     def test_the_hub_is_asked_only_when_told_to(self, monkeypatch):
         asked = []
         monkeypatch.setattr(Origin, "sizes_on_hub", lambda origin: asked.append(str(origin.hub)) or {})
@@ -98,11 +84,6 @@ class TestListing:
 
 
 class TestVerify:
-    def test_an_unknown_name_gets_the_nearest(self):
-        code, text = call("verify", "rtee")
-        assert code == 2
-        assert "no corpus, task or text 'rtee'. Did you mean 'rte'?" in text
-
     def test_absent_data_are_wrong_only_if_they_were_named(self, monkeypatch):
         monkeypatch.setattr(data_sets, "CORPORA", {})
         monkeypatch.setattr(data_sets, "SOURCES", {})
@@ -204,24 +185,6 @@ class TestVerify:
         assert code == 0
         assert "276 of 277 dev examples are also training examples" in text
         assert f"has no pin to compare with. Its fingerprint is {pins.fingerprint('rte')[:12]}" in text
-
-    def test_every_fault_of_a_file_is_told(self, home):
-        write_rte(home)
-        path = home / "glue/RTE/dev.tsv"
-        path.write_text(path.read_text() + "8\tA.\tB.\n9\tA.\tB.\tmaybe\n")
-        code, text = call("verify", "rte")
-        assert code == 1
-        assert "line 4: 3 fields instead of 4" in text
-        assert "line 5: has the label 'maybe'" in text
-
-    def test_lines_that_readers_leave_out_are_told(self, home, monkeypatch):
-        for split in ("train", "dev"):
-            path = home / f"snli/snli_1.0_{split}.txt"
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(f"pairID\tgold_label\tsentence1\tsentence2\n1\t-\tA.\tB.\n2\tneutral\t{split}\tB.\n")
-        code, text = call("verify", "snli")
-        assert code == 1
-        assert "snli_1.0_train.txt: skipped 1 lines without a gold label: 2" in text
 
     def test_a_part_alone_is_partial(self, home):
         write_rte(home)

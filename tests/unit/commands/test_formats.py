@@ -4,7 +4,6 @@ import csv
 import io
 import json
 
-import pytest
 from typer.testing import CliRunner
 
 from ablations.commands.cli import app
@@ -30,11 +29,6 @@ def test_what_is_no_list_is_names_and_values(tmp_path):
     told = json.loads(printed("verify", "--results-dir", str(tmp_path / "results"), "--format", "json"))
     rows = csv.DictReader(io.StringIO(printed("verify", "--results-dir", str(tmp_path / "results"), "--format", "csv")))
     assert {row["name"] for row in rows} == told.keys()
-
-
-@pytest.mark.parametrize("former", ["md", "markdown"])
-def test_the_former_name_of_markdown_works(former):
-    assert printed("published", "albert.t4", "--format", former).startswith("### ")
 
 
 def test_an_unknown_format_names_the_nearest_and_what_is_allowed():

@@ -100,9 +100,6 @@ def test_text_goes_on_as_the_library_writes_it(ask, run, folder, tmp_path):
     assert row["ended"] == "positions", "without a prompt it begins by itself"
 
 
-LINES = ["the old cat", "a\u2028bird\x85 sees", "a dog\x0b\x1chears"]
-
-
 @pytest.mark.slow
 def test_prompts_are_lines_whatever_is_in_them(ask, run, tmp_path):
     """Lines were cut at other separators too, which made more texts (huggingface/datasets#3729)."""
@@ -110,6 +107,9 @@ def test_prompts_are_lines_whatever_is_in_them(ask, run, tmp_path):
     code, said = ask("generate", run, "--file", tmp_path / "prompts.txt", "--new-tokens", 1, "--format", "json")
     assert code == 0
     assert [row["prompt"] for row in json.loads(said)] == LINES
+
+
+LINES = ["the old cat", "a\u2028bird\x85 sees", "a dog\x0b\x1chears"]
 
 
 def test_questions_are_lines_whatever_is_in_them(tmp_path):
@@ -229,13 +229,6 @@ def test_questions_in_yaml_are_refused_by_line(tmp_path):
     with pytest.raises(Exception) as refused:
         questions.read(file)
     assert [str(problem).split(": ")[0] for problem in refused.value.problems] == ["q.yaml:6", "q.yaml:7"]
-
-
-def test_the_questions_of_the_package_are_whole():
-    for file in questions.examples().values():
-        asked = questions.read(file)
-        assert all(question.answer is not None for question in asked)
-        assert {question.answer for question in asked} == {0, 1}, "the place of an option says nothing"
 
 
 @pytest.mark.slow

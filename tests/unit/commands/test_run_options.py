@@ -72,13 +72,6 @@ def test_a_part_of_a_grid_is_no_knob(said):
     assert names(wrong, "tasks", "the grid's file")
 
 
-def test_a_new_results_folder_is_named_as_new(said, tmp_path):
-    asks = "run", "masking_ratio", "-s", "smoke", "--dry-run"
-    assert "a new results folder" in said(*asks)
-    (tmp_path / "results").mkdir()
-    assert "a new results folder" not in said(*asks)
-
-
 def test_a_run_with_a_knob_of_its_own_has_a_page_of_its_own(said, tmp_path):
     grid = tiny.grid(tmp_path / "own", steps=2, seeds=1)
     said("run", grid, "-s", "smoke", "--no-notebook", "--set", "training.batch_size=2", "--jobs", 1)
@@ -106,7 +99,3 @@ def test_a_cell_is_shown_before_it_runs(said):
 )
 def test_a_knob_is_found_by_what_others_call_it(said, word, knob):
     assert knob in said("knobs", word, "--format", "names").split()
-
-
-def test_an_unknown_word_gets_the_nearest(said):
-    assert "'num_layers'" in said("knobs", "num_leyers", code=2)

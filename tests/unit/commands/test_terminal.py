@@ -53,13 +53,6 @@ def test_every_word_is_there_at_every_width_and_no_line_is_wider(width):
     assert max(map(len, text.splitlines())) <= width
 
 
-def test_rows_become_columns_before_they_become_blocks():
-    narrow = {width: printed(width) for width in (120, 32, 20)}
-    assert "15 %" in narrow[120].splitlines()[3]
-    assert any("15 %" in line and "a | b" in line for line in narrow[32].splitlines())
-    assert "masking rate: 15 %" in narrow[20]
-
-
 def complained(error, capsys):
     with pytest.raises(typer.Exit) as ended, terminal.reporting_errors():
         raise error
@@ -97,21 +90,10 @@ def test_a_long_name_is_shown_by_its_ends(capsys):
         assert "…" in said
 
 
-def test_a_long_text_of_short_words_is_shown_by_its_ends(capsys):
-    said = complained(ConfigError(["label: " + "many words " * 80_000 + "end"]), capsys)
-    assert len(said) < 350
-    assert said.endswith("end\n")
-
-
 def test_one_cause_at_many_places_is_said_once_with_their_number(capsys):
     same = [Problem(f"scales.{n}", "there is no such knob") for n in range(6)]
     said = complained(ConfigError([*same, Problem("seeds", "must be at least 1")]), capsys).splitlines()
     assert said == ["scales.0: there is no such knob (and 5 more like it)", "seeds: must be at least 1"]
-
-
-def test_usual_problems_are_printed_as_they_are(capsys):
-    usual = [Problem("a", "must be at least 1"), Problem("b", "must be at least 1"), Problem("", "x " * 1000)]
-    assert complained(ConfigError(usual), capsys).splitlines() == list(map(str, usual))
 
 
 class Terminal(io.StringIO):

@@ -41,14 +41,6 @@ def test_every_combination_is_a_row(text):
     assert "too small for the bytes. It needs at least 261" in output
 
 
-def test_people_get_a_table_and_what_it_means(text):
-    code, output = call("--scale", "smoke", "--corpora", text, "--vocab-size", "70", "--cased")
-    assert code == 0
-    assert all(column in output for column in COLUMNS)
-    assert "wordpiece 70 cased" in output
-    assert "Held-out text" in output
-
-
 def test_a_grid_shows_the_tokenizers_of_its_cells_once(monkeypatch):
     asked = []
     monkeypatch.setattr("ablations.commands.tokenizer.rows", lambda texts: asked.extend(texts) or [])
@@ -71,10 +63,3 @@ def test_bad_options_get_the_nearest_name(words, message):
     code, output = call(*words)
     assert code == 2
     assert message in output
-
-
-def test_a_missing_corpus_is_named(monkeypatch, tmp_path):
-    monkeypatch.setenv("ABLATIONS_DATA", str(tmp_path))
-    code, output = call("--corpora", "novels")
-    assert code == 2
-    assert "english_novels_100" in output

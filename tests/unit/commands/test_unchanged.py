@@ -78,14 +78,6 @@ def asked(results):
     return asked
 
 
-def test_what_was_said_is_said_again(asked, data):
-    assert asked()
-    assert not asked()
-    assert asked(scale="smoke")
-    assert asked("tables")
-    assert not asked()
-
-
 def as_before(file):
     """Changes the content of a file, and neither its size nor its time."""
     text, state = file.read_text(), file.stat()
@@ -137,11 +129,6 @@ def test_a_change_makes_it_anew(what, asked, results, data, monkeypatch):
     assert not asked()
 
 
-@pytest.mark.parametrize("named", ["\udcff", "\udcff.yaml", "\0.yaml"])
-def test_a_name_that_no_file_has_is_left_to_the_command(asked, named):
-    assert asked(grid=named)
-
-
 def test_a_grids_own_file_is_one_of_them(asked, tmp_path):
     file = tmp_path / "grid.yaml"
     file.write_text("question: One?")
@@ -164,14 +151,6 @@ def test_a_damaged_answer_is_made_anew(asked, harm):
     (kept,) = (cache() / "shown").glob("*.json")
     kept.write_text(harm(kept.read_text()))
     assert asked()
-    assert not asked()
-
-
-def test_locks_and_files_that_are_being_written_change_nothing(asked, results):
-    asked()
-    (results / ".locks").mkdir()
-    (results / ".locks" / "0123456789abcdef.lock").write_text("")
-    (results / GRID / ".README.md.tmp").write_text("half")
     assert not asked()
 
 
@@ -215,11 +194,6 @@ def test_what_changes_meanwhile_is_kept_once_it_has_not(results):
     for _ in range(2):
         said(results, make)
     assert len(made) == 3
-
-
-def test_a_folder_that_is_not_there_has_plans_too(tmp_path):
-    said(tmp_path / "none", lambda: ["a"])
-    assert said(tmp_path / "none", lambda: ["b"]) == ["a"]
 
 
 def test_a_pipe_among_the_records_is_left_to_the_command(asked, results):

@@ -8,7 +8,6 @@ import pytest
 from ablations.core.bars import complete, complete_finished, complete_methods
 from ablations.core.disk import bars
 from ablations.core.disk.bars import Bar, Bars
-from ablations.core.disk.reading import Flawed
 from ablations.core.store import Records
 from ablations.core.sync import bring
 from ablations.schema.record import checksum
@@ -71,11 +70,6 @@ def other(run):
     return run.system.but(**{"evaluation.rate": 0.3})
 
 
-def test_its_bytes_are_the_same_whoever_writes_it(tmp_path):
-    written = [bars.write(tmp_path / name, bar_of(make_run(seed))).read_bytes() for seed, name in enumerate("ab")]
-    assert written[0] == written[1]
-
-
 DAMAGES = {
     "cut short": (lambda path: path.write_bytes(path.read_bytes()[:200]), "truncated"),
     "empty": (lambda path: path.write_bytes(b""), "empty"),
@@ -103,38 +97,6 @@ def test_a_damaged_bar_is_named_and_counts_as_none(records, damage):
     bars.write(records.folder, bar_of())  # and is replaced
     assert records.verify() == []
     assert Bars(records.folder).of(make_run(0))
-
-
-def test_a_sound_bar_stays(records):
-    path = bars.write(records.folder, bar_of())
-    again = Reached({FLOOR: 1.0}, {100: 1.0}, {FLOOR: [1]}, {"training": 100}, "a", "b")
-    bars.write(records.folder, bar_of(reached=again))
-    assert bars.read(records.folder, path.stem).level == 4.5
-
-
-def test_a_bar_of_another_name_is_refused(tmp_path):
-    path = bars.write(tmp_path, bar_of())
-    with pytest.raises(Flawed, match=f"is the bar {path.stem}"):
-        bars.parsed("0" * 16 + ".loss", path.read_bytes())
-
-
-def test_what_a_trunk_has_read_is_part_of_the_name():
-    run = make_run(0)
-    start = {
-        "data.corpora": ["novels"],
-        "data.tokenizer.corpora": ["wikipedia-mini"],
-        "training.start": {"training.steps": 3, "data.corpora": ["wikipedia-mini"]},
-    }
-    runs = [
-        Run.pretraining(run.system.but(**changes), 0, run.fingerprints)
-        for changes in (start | {"training.start": {}}, start)
-    ]
-    plain, continued = (bars.name(one, "mlm") for one in runs)
-    assert continued.startswith(f"{plain}.")
-    both = Reached({FLOOR: 4.5}, {100: 4.5}, {FLOOR: [1]}, {"training": 100, "trunk": 50}, "a", "b")
-    made = bars.made(runs[1], "mlm", both)
-    assert made.name == continued
-    assert Bar.read(json.loads(json.dumps(made.to_dict()))).name == continued
 
 
 def test_all_texts_of_a_chain_are_part_of_the_name():
@@ -193,16 +155,6 @@ def test_methods_that_a_record_lacks_are_kept_next_to_it(records, tmp_path):
     (found,) = records.verify()
     assert (found.path, found.flaw) == (f"bars/{path.name}", "altered")
     assert Bars(records.folder).of_methods(record) == {}
-
-
-def test_few_labels_have_scores_by_seed_and_all_have_one(records):
-    few, all_of_them = ({"train_examples": 100}, {})
-    names = [[bars.methods_name(tuned(seed, settings)) for seed in (0, 1)] for settings in (few, all_of_them)]
-    assert [len(set(found)) for found in names] == [2, 1]
-
-
-def tuned(seed, settings):
-    return Run.finetuning_of(make_run(seed), "wnut17", "f" * 64, FineTuning().but(**settings))
 
 
 def test_methods_are_computed_once_and_of_the_same_examples_alone(records):

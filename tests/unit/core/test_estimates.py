@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.weightstats import ttost_ind
 
-from ablations.core.estimates import LESS, Estimate, blocked, linear, residual, satterthwaite, summed
+from ablations.core.estimates import LESS, Estimate, blocked, linear, residual, satterthwaite
 from ablations.core.moderation import Variance, moderated, own_variance
 
 numbers = st.integers(-400, 400).map(lambda k: k / 100)
@@ -75,14 +75,6 @@ def test_an_interaction_does_not_depend_on_how_it_is_bracketed():
     assert linear(shared, cells, variances) == linear([("a", 1.0), ("c", -1.0)], cells, variances)
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(-10, 10)), max_size=8))
-def test_weights_of_a_cell_are_added(terms):
-    weights = summed(terms)
-    for cell in "abc":
-        assert weights.get(cell, 0.0) == math.fsum(weight for name, weight in terms if name == cell)
-    assert 0.0 not in weights.values()
-
-
 def test_examples_widen_the_interval_and_bring_their_degrees_of_freedom():
     a, b = [1.0, 1.2, 1.3, 0.9], [2.0, 2.3, 1.9, 2.2]
     variances = alone(a=a, b=b)
@@ -105,13 +97,6 @@ def test_sides_may_have_other_numbers_of_seeds_and_one_without_a_variance_has_no
     assert unknown.interval().half is None
     with pytest.raises(ValueError, match="no value of c"):
         linear([("a", 1.0), ("c", -1.0)], cells, {})
-
-
-def test_differences_within_blocks_are_a_sample_as_any_other():
-    blocks = {"trunk": [0.3, 0.1, 0.4, 0.2]}
-    estimate = linear([("trunk", 1.0)], blocks, alone(**blocks))
-    expected = stats.ttest_1samp(blocks["trunk"], 0)
-    assert (estimate.p, estimate.df) == pytest.approx((expected.pvalue, 3))
 
 
 def test_a_contrast_claims_no_more_degrees_of_freedom_than_its_group_has():

@@ -141,14 +141,6 @@ class TestWriting:
             with pytest.raises(StoreError, match="is linked out of"):
                 keep(page, found)
 
-    def test_a_folder_that_is_linked_within_the_results_is_written(self, records):
-        record = make_record(make_run(0))
-        folder = records.path(record.id).parent
-        (records.folder / "elsewhere").mkdir(parents=True)
-        folder.parent.mkdir()
-        folder.symlink_to("../elsewhere")
-        assert records.put(record) == records.get(record.id)
-
     def test_a_log_does_not_follow_a_link(self, tmp_path, outside):
         (tmp_path / LOG).symlink_to(outside / "precious")
         note(tmp_path, "began")

@@ -4,7 +4,7 @@ import os
 import sys
 
 import pytest
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from ablations.core.disk import locks
 from lightning_modules.config import ConfigError
@@ -127,13 +127,3 @@ def test_names_with_spaces_and_the_innermost_mount_are_found(tmp_path):
     assert "fuse.sshfs" in locks.shared_without_locks(locks.mounted(inner, table))
     assert locks.mounted(tmp_path, table).source == "two"
     assert locks.mounted(inner, "") is None
-
-
-def test_a_file_system_is_asked_once(tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(locks, "_sound", set())
-    monkeypatch.setattr(locks, "between_processes", lambda folder, kind=FileLock: asked.append(folder) or "")
-    (tmp_path / "other").mkdir()
-    locks.check(tmp_path)
-    locks.check(tmp_path / "other")
-    assert asked == [tmp_path]

@@ -48,14 +48,6 @@ def test_one_look_is_holm(p):
             assert decision.rejected == (value < 1 - decision.level)
 
 
-def test_levels_step_down_until_the_first_failure():
-    for p, expected in (
-        ([0.012, 0.04, 0.001, 0.03], [1 - 0.05 / 3, 0.975, 1 - 0.05 / 4, 0.975]),
-        ([0.001, 0.002], [0.975, 0.95]),
-    ):
-        assert [decision.level for decision in decided([[value] for value in p], ONE)] == pytest.approx(expected)
-
-
 @given(families)
 def test_intervals_and_adjusted_p_say_what_the_procedure_says(family):
     for p, decision in zip(family, decided(family, TWO), strict=True):
@@ -90,13 +82,6 @@ def test_a_claim_that_was_not_measured_counts_and_is_not_decided():
     assert not measured.rejected
     assert (absent.look, absent.rejected, absent.p) == (0, False, 1.0)
     assert decided([[0.02]], TWO)[0].rejected
-
-
-def test_the_second_look_of_some_decides_no_more_than_that_of_all():
-    some = decided([[0.2, 0.004], [0.2]], TWO)
-    assert some[0].rejected
-    assert some[1].look == 1
-    assert decided([[0.2, 0.004], [0.2, 0.9]], TWO)[0].rejected
 
 
 @pytest.mark.parametrize("size", [1, 5, 9])

@@ -29,14 +29,6 @@ def test_declared_parameters_and_none_at_all_are_as_good(kernel):
     kernel("rate = 0.15")  # a cell of the user's own
 
 
-@pytest.mark.parametrize(
-    "declared",
-    ["ratio, depth = 0.15, 2", "if True:\n    ratio = depth = None", "ratio = None; depth: int = 2"],
-)
-def test_parameters_may_be_declared_in_any_statement(kernel, declared):
-    kernel(declared, "# Parameters\nratio = 0.4\ndepth = 3\n")
-
-
 def test_every_misspelt_parameter_is_named_with_the_nearest(kernel):
     with pytest.raises(ConfigError) as refused:
         kernel('# Parameters\nscale = "smoke"\nrate = "[0.15]"\nsclae = 2\n')
@@ -49,16 +41,3 @@ def test_every_misspelt_parameter_is_named_with_the_nearest(kernel):
 def test_a_name_inside_a_function_declares_no_parameter(kernel):
     with pytest.raises(ConfigError, match="rate"):
         kernel("def f(x):\n    rate = x\n    return rate", "# Parameters\nrate = 0.4\n")
-
-
-def test_a_notebook_whose_wrong_cell_is_gone_runs_in_the_same_kernel(kernel):
-    wrong = '# Parameters\nsclae = "smoke"\n'
-    with pytest.raises(ConfigError, match="sclae"):
-        kernel(wrong)
-    kernel()
-    with pytest.raises(ConfigError, match="sclae"):
-        kernel(wrong)
-
-
-def test_outside_a_kernel_nothing_is_refused():
-    ablations.check_parameters()

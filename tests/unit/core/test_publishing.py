@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from ablations.core.disk import publishing
-from ablations.core.disk.publishing import StoreError, publish
+from ablations.core.disk.publishing import publish
 from ablations.core.store import Records
 from ablations.schema.record import checksum
 from tests.unit.core.test_store import make_record
@@ -106,20 +106,6 @@ def test_an_answer_that_a_file_server_loses_is_no_loss(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "link", answered_late)
     assert publish(tmp_path / "file", b"content", lambda path: True)
     assert (tmp_path / "file").read_bytes() == b"content"
-
-
-@pytest.mark.parametrize("call", ["fsync", "link"])
-def test_a_full_disk_leaves_the_attempt_that_was_there(records, monkeypatch, call):
-    attempt = records.put(make_record(outcome="failed"))
-
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(publishing.os, call, full)
-    with pytest.raises(StoreError, match=r"No space left on device: .* some space"):
-        records.put(make_record())
-    assert records.get(attempt.id) == attempt
-    assert files(records, attempt.id) == [f"{attempt.id}.json"]
 
 
 def test_sums_beside_a_final_record_stay_those_of_that_record(records):

@@ -1,6 +1,5 @@
 """Records brought from another results folder: what is copied, what stays, what is named; and ``ablations sync``."""
 
-import errno
 import hashlib
 import json
 import os
@@ -15,7 +14,6 @@ from typer.testing import CliRunner
 from ablations.commands.cli import app
 from ablations.core import sync
 from ablations.core.disk import heldout
-from ablations.core.disk.publishing import StoreError
 from ablations.core.store import Records
 from ablations.core.sync import bring
 from ablations.schema.record import checksum
@@ -83,17 +81,6 @@ def test_what_is_missing_is_copied_byte_for_byte_and_the_other_folder_is_only_re
     assert {path: path.stat().st_mtime_ns for path in there.folder.rglob("*")} == before
     assert bring(there, here) == sync.Report(same=3)
     assert bring(here, Records(there.folder.parent / "third")).whole  # the other way, by exchanging the two
-
-
-def test_a_dry_run_says_the_same_and_writes_nothing(here, there):
-    add(here, 5, metrics={"heldout.loss": 1.0})
-    for seed in (1, 5):
-        add(there, seed)
-    before = sorted(here.folder.rglob("*"))
-    told = bring(there, here, dry_run=True)
-    assert sorted(here.folder.rglob("*")) == before
-    assert (len(told.copied), len(told.conflicts)) == (1, 1)
-    assert bring(there, here) == told
 
 
 @pytest.mark.parametrize("final", ["here", "there"])
@@ -243,26 +230,6 @@ def test_a_record_that_appears_meanwhile_stays(here, there, monkeypatch):
     monkeypatch.setattr(sync._Visit, "_complete", late)
     assert bring(there, here).busy == [theirs.id]
     assert here.get(theirs.id) == mine[0]
-
-
-def test_a_full_disk_ends_it_and_the_next_time_goes_on(here, there, monkeypatch):
-    for seed in range(4):
-        add(there, seed)
-    usual, room = sync.publish, [3]
-
-    def limited(path, *rest):
-        room[0] -= 1
-        if room[0] < 0:
-            raise StoreError(errno.ENOSPC, "No space left on device", str(path))
-        return usual(path, *rest)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(sync, "publish", limited)
-        with pytest.raises(StoreError, match="No space left"):
-            bring(there, here)
-    assert here.verify() == []
-    assert bring(there, here).whole
-    assert contents(here.folder) == contents(there.folder)
 
 
 KILLED = """

@@ -4,7 +4,6 @@ import pytest
 
 from ablations.core.disk import heldout, kept_weights
 from ablations.core.store import Records
-from ablations.pages.publishing import republish
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.study import Study
@@ -83,15 +82,3 @@ def test_a_trial_changes_nothing_that_is_published(root):
     again = Study("masking_ratio", "smoke")
     assert again.resolve().is_finished
     assert len(again.frame()) > 0
-
-
-def test_pages_of_trials_are_rebuilt_alone(root):
-    finished.results(root / "results", "masking_ratio")
-    beside = root / "results" / UNPUBLISHED
-    finished.records(beside, "masking_ratio", scale="smoke")
-    Study("masking_ratio", "smoke").publish()
-    before = files(root / "results")
-    page = before[f"{UNPUBLISHED}/masking_ratio/smoke/README.md"].decode()
-    assert "`ablations tables --results-dir results/unpublished` rebuilds this page" in page
-    assert republish(beside) == [beside / "masking_ratio" / "smoke"]
-    assert files(root / "results") == before

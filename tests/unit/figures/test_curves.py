@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
 
 from ablations.figures import grid_figures
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.references import references
-from tests.unit.figures.test_figures import make_mixtures, texts
-from tests.unit.synthetic import RATE, losses, make_cell, make_depths, make_grid, make_study
+from tests.unit.figures.test_figures import texts
+from tests.unit.synthetic import RATE, losses, make_cell, make_grid, make_study
 
 
 def test_curves_have_seeds_means_names_and_baselines():
@@ -50,16 +49,6 @@ def test_losses_on_another_text_than_the_baselines_have_no_difference():
     assert {"15 %", "40 %", "80 %"} <= set(texts(figure)), "every curve has its name"
 
 
-def test_lines_of_the_grids_figure_are_the_hues_and_values_of_its_knob_their_shades():
-    grid, cells, records = make_depths()
-    knob = grid_figures.knob(Measurements(grid, cells, records)).axes[0]
-    curves = grid_figures.curves(Measurements(grid, cells, records)).axes[0]
-    deepest = [line.get_color() for line in knob.lines if line.get_linewidth() == 2.4]
-    drawn = [to_rgb(line.get_color()) for line in curves.lines if line.get_linewidth() == 2.2]
-    assert {to_rgb(colour) for colour in deepest} <= set(drawn)
-    assert len(set(drawn)) == len(drawn), "each cell has a shade of its own"
-
-
 def test_curves_of_uneven_length_are_averaged_where_all_have_values():
     cells = [make_cell({RATE: 0.15}, 2)]
     records = losses(cells[0], [4.0, 4.0], curve={"tokens": [0, 10, 100, 1000], "heldout.loss": [9, 8, 7, 6]})
@@ -72,37 +61,6 @@ def test_curves_of_uneven_length_are_averaged_where_all_have_values():
     )
     assert list(line.get_xdata()) == [10, 100, 1000]
     assert list(line.get_ydata()) == pytest.approx([7.5, 6.5, 5.5])
-
-
-def test_a_curve_that_ends_out_of_sight_has_no_name():
-    """A model that never gets below the frequencies of words is above the frame."""
-    cells = [make_cell({RATE: rate}, 2) for rate in (0.15, 0.8)]
-    records = losses(cells[0], [4.0, 4.1]) | losses(cells[1], [12.0, 12.0])
-    figure = grid_figures.curves(Measurements(make_grid(), cells, records))
-    assert "15 %" in texts(figure)
-    assert "80 %" not in texts(figure)
-    assert grid_figures.curves(Measurements(make_grid(), cells[1:], records)) is not None
-
-
-def test_a_dip_below_the_frequencies_of_words_hides_no_curve_that_ends_above_them():
-    cells = [make_cell({RATE: rate}, 2) for rate in (0.15, 0.8)]
-    dip = {"tokens": [10, 100, 1000], "heldout.loss": [9.0, 6.9, 9.0]}
-    metrics = {"heldout.unigram_loss": 7.0, "heldout.bigram_loss": 4.5}
-    records = losses(cells[0], [9.0, 9.1], metrics=metrics, curve=dip)
-    records |= losses(cells[1], [9.5, 9.6], metrics=metrics, curve=dip | {"heldout.loss": [9.6, 9.5, 9.5]})
-    (axes,) = grid_figures.curves(Measurements(make_grid(), cells, records)).axes
-    assert axes.get_ylim()[1] > 9.5
-
-
-def test_of_many_runs_means_alone_are_drawn():
-    cells = [make_cell({RATE: rate}, 28) for rate in (0.15, 0.4, 0.8)]
-    records = {}
-    for cell in cells:
-        records |= losses(cell, [4.0, *[4.1] * 27])
-    (few,) = grid_figures.curves(Measurements(make_grid(), cells[:2], records)).axes
-    many, _ = grid_figures.curves(Measurements(make_grid(), cells, records)).axes
-    assert [sum(line.get_linewidth() == 0.7 for line in axes.lines) for axes in (few, many)] == [56, 0]
-    assert sum(line.get_linewidth() == 2.2 for line in many.lines) == 3
 
 
 def test_a_grid_shows_the_curve_of_the_loss_it_asks_for():
@@ -126,26 +84,3 @@ def test_losses_of_another_kind_have_curves_and_baselines_of_their_own():
     assert [list(line.get_ydata()) for line in axes.lines if line.get_linewidth() == 2.2] == [[7, 5, 4]]
     assert sorted(line.get_ydata()[0] for line in axes.lines if line.get_linestyle() == "--")[0] == 4.5
     assert grid_figures.curves(Measurements(make_grid(), cells[:1], records), metric="heldout.next_loss") is None
-
-
-def test_scores_of_translations_at_each_point_have_a_curve():
-    cells = [make_cell({RATE: rate}, 2) for rate in (0.15, 0.4, 0.8)]
-    curve = {"tokens": [10, 100, 1000], "heldout.bleu": [1, 5, 9], "heldout.loss": [9, 9, 9]}
-    records = {}
-    for cell in cells:
-        records |= losses(cell, [4.0, 4.1], curve=curve)
-    score, apart = grid_figures.curves(Measurements(make_grid(), cells, records), metric="heldout.bleu").axes
-    assert score.get_ylabel() == "bleu of held-out translations (points)\nhigher is better"
-    assert apart.get_ylabel().startswith("minus that of the baseline (points)")
-    assert [list(line.get_ydata()) for line in score.lines if line.get_linewidth() == 2.2] == [[1, 5, 9]] * 3
-
-
-def test_cells_that_share_their_pretraining_are_one_curve():
-    figure = grid_figures.curves(Measurements(*make_mixtures()))
-    (axes,) = figure.axes
-    assert sum(line.get_linewidth() == 2.2 for line in axes.lines) == 6
-    assert "MASK80 SAME10 RND10" in texts(figure)
-    grid, cells, records = make_mixtures()
-    assert "one pretraining for all" in texts(
-        grid_figures.curves(Measurements(grid, [cells[0], cells[0].but(values={"use": "x"})], records))
-    )

@@ -1,10 +1,7 @@
-import xml.etree.ElementTree as ElementTree
-from itertools import combinations, pairwise
+from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import FillBetweenPolyCollection, LineCollection
 from matplotlib.colors import to_rgb
@@ -12,9 +9,8 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from ablations.figures import grid_figures
-from ablations.figures.style import SERIES, colours, few, legible, off_axis, shown, spread
+from ablations.figures.style import off_axis
 from ablations.measurements.measurements import Measurements
-from tests.unit.core.test_formatting import HOSTILE
 from tests.unit.synthetic import (
     LAYERS,
     RATE,
@@ -28,17 +24,9 @@ from tests.unit.synthetic import (
     make_study,
 )
 
-POSITIONS = "model.positions"
-
 
 def texts(figure):
     return [text.get_text() for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
-
-
-def legend(figure):
-    """The names in a figure's one legend."""
-    (found,) = [axes.get_legend() for axes in figure.axes if axes.get_legend()]
-    return [text.get_text() for text in found.get_texts()]
 
 
 def mean_line(axes):
@@ -94,13 +82,6 @@ def test_one_or_two_seeds_are_drawn_without_a_band(seeds, bands):
     assert sum(isinstance(found, FillBetweenPolyCollection) for found in axes.collections) == bands
 
 
-@pytest.mark.parametrize(("seeds", "bars"), [(2, 0), (3, 1)])
-def test_over_names_one_or_two_seeds_have_no_bar(seeds, bars):
-    grid, cells, records = make_objectives(seeds=seeds)
-    pairs = grid_figures.knob(Measurements(grid, cells, records)).axes[0]
-    assert len(pairs.containers) == bars
-
-
 @pytest.mark.parametrize(
     ("path", "values", "scale"),
     [
@@ -115,73 +96,6 @@ def test_the_axis_follows_the_steps_of_the_knob(path, values, scale):
     records = {k: v for cell in cells for k, v in losses(cell, [4.0, 4.1]).items()}
     grid = make_grid(axes={path: values}, baseline={}, published=[], figure={"x": path, "y": "heldout.loss"})
     assert grid_figures.knob(Measurements(grid, cells, records)).axes[0].get_xscale() == scale
-
-
-def test_further_axes_become_lines_with_names():
-    cells = [make_cell({RATE: rate, LAYERS: n}, 2) for rate in (0.15, 0.4, 0.8) for n in (2, 4)]
-    records = {k: v for i, cell in enumerate(cells) for k, v in losses(cell, [4.0 + i, 4.1 + i]).items()}
-    figure = grid_figures.knob(Measurements(make_grid(axes={RATE: [0.15], LAYERS: [2]}, published=[]), cells, records))
-    assert {"number of layers 2", "number of layers 4"} <= set(texts(figure)), "at the ends of the lines"
-    assert figure.axes[0].get_legend() is None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("draw", "study"),
-    [
-        (grid_figures.knob, make_study), (grid_figures.curves, make_study), (grid_figures.knob, make_objectives),
-        (grid_figures.layers, make_objectives),
-    ],
-)  # fmt: skip
-def test_the_same_records_are_the_same_bytes(draw, study, tmp_path):
-    grid, cells, records = study()
-    backwards = dict(reversed(records.items()))
-    first, second = (
-        grid_figures.svg(draw(Measurements(grid, cells, found), "subtitle")) for found in (records, backwards)
-    )
-    assert first == second
-    ElementTree.fromstring(first)
-    assert "dc:date" not in first
-    path = grid_figures.save(draw(Measurements(grid, cells, records)), tmp_path / "new" / "figure.svg")
-    assert path.read_text() == grid_figures.svg(draw(Measurements(grid, cells, records)))
-
-
-def test_hostile_names_are_drawn_literally():
-    cells = [make_cell({POSITIONS: name}, 2, label=name) for name in [*HOSTILE, "\U000e0001\u4e2d" * 40]]
-    records = {k: v for i, cell in enumerate(cells) for k, v in losses(cell, [4.0 + i / 9, 4.1 + i / 9]).items()}
-    grid = make_grid(
-        axes={POSITIONS: HOSTILE},
-        baseline={},
-        published=[],
-        figure={"x": POSITIONS, "y": "heldout.loss"},
-        question=" ".join(HOSTILE),
-    )
-    for draw in (grid_figures.knob, grid_figures.curves):
-        text = grid_figures.svg(draw(Measurements(grid, cells, records)))
-        assert "script>" not in text.lower()
-        ElementTree.fromstring(text)
-
-
-def test_what_the_font_lacks_is_a_question_mark():
-    assert shown("a\u4e2db\nc") == "a?b c"
-    assert shown("x" * 99, 10) == "x" * 9 + "…"
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.floats(0.01, 0.08))
-def test_labels_keep_their_order_and_their_distance(heights, gap):
-    heights.sort()
-    moved = spread(heights, gap)
-    assert len(moved) == len(heights)
-    assert all(b - a >= gap - 1e-9 for a, b in pairwise(moved))
-    assert sum(moved) == pytest.approx(sum(heights), abs=1e-9)
-    if all(b - a >= gap for a, b in pairwise(heights)):
-        assert moved == pytest.approx(heights)
-
-
-def test_ordered_knobs_have_ordered_colours():
-    ranks = [sum(colour[:3]) for colour in colours([0.8, 0.05, 0.4])]
-    assert ranks[0] < ranks[2] < ranks[1], "darker with the number"
-    assert len(set(colours([*"abcdef"]))) == 6
 
 
 _VIEWS = {  # from linear RGB to what is seen without long or middle cones (Machado et al. 2009), and in grey
@@ -201,24 +115,6 @@ def seen(colour, view):
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
 
-@pytest.mark.parametrize("values", [[*"abcdef"], [1, 2, 3, 4, 5, 6]], ids=["names", "numbers"])
-@pytest.mark.parametrize("view", _VIEWS)
-def test_six_colours_are_told_apart_by_everyone_and_in_print(values, view):
-    pairs = combinations([seen(colour, view) for colour in colours(values)], 2)
-    assert min(np.linalg.norm(a - b) for a, b in pairs) > (8 if view == "grey" or values[0] == 1 else 25)
-
-
-def test_coloured_text_stands_out_from_white():
-    for colour in (*SERIES, "#a9d8f5"):
-        parts = np.array(legible(colour))
-        luminance = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ [
-            0.2126,
-            0.7152,
-            0.0722,
-        ]
-        assert 1.05 / (luminance + 0.05) >= 4.5
-
-
 @pytest.mark.parametrize(
     ("means", "out"),
     [([6.0, 4.6, 4.2, 4.0, 4.1], [0]), ([5.0, 4.6, 4.2, 4.0], []), ([9.0, 4.0, 4.1], []), ([1, 1, 1, 1], []),
@@ -226,18 +122,6 @@ def test_coloured_text_stands_out_from_white():
 )  # fmt: skip
 def test_what_would_triple_an_axis_is_off_it(means, out):
     assert off_axis(means) == out
-
-
-def test_noise_of_the_others_keeps_a_cell_on_the_axis():
-    assert off_axis([6.0, 4.6, 4.2, 4.0, 4.1], [0, 1.0, 0, 0, 0]) == []
-
-
-def test_six_series_of_many_have_the_baseline_and_the_ends():
-    values = [3.0, 9.0, 1.0, 5.0, 4.0, 8.0, 2.0, 7.0]
-    chosen = few(values, [4])
-    assert len(chosen) == 6
-    assert {1, 2, 4} <= set(chosen)
-    assert few(values[:6]) == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("study", [make_study, make_objectives, make_depths])
@@ -288,15 +172,6 @@ def test_a_held_out_loss_is_shown_against_what_counting_reaches(tmp_path):
         assert "bigram baseline" not in named
     level = [line for line in grid_figures.knob(measured).axes[0].lines if list(line.get_ydata()) == [4.4, 4.4]]
     assert len(level) == 1
-
-
-def test_an_answer_is_the_title_and_the_question_stands_above_it():
-    grid, cells, records = make_study()
-    figure = grid_figures.draw("knob", Measurements(grid, cells, records), "", "40 % leads")
-    assert figure.get_suptitle().strip() == "40 % leads"
-    assert grid.question in texts(figure)
-    assert grid_figures.caption("knob", "40 % leads").startswith("40 % leads. ")
-    assert grid_figures.knob(Measurements(grid, cells, records)).get_suptitle() == grid.question
 
 
 # --- several metrics, names, several published lines
@@ -372,33 +247,6 @@ def test_two_metrics_are_two_panels_over_the_same_names():
     assert list(published[1].lines[0].get_ydata()) == [83.9, 84.4]
 
 
-def make_mixtures():
-    """Six mixtures with long names, the two uses of which share their pretraining, beside published scores."""
-    parts = [(80, 10, 10), (100, 0, 0), (80, 0, 20), (80, 20, 0), (0, 20, 80), (0, 0, 100)]
-    names = [f"MASK{mask} SAME{same} RND{random}" for mask, same, random in parts]
-    source = {"file": "bert", "table": "T8 masking", "match": {"variant": "strategy"}}
-    axes = {"strategy": names, "use": ["finetunings", "frozen"]}
-    grid = make_grid(axes=axes, baseline={}, published=[source], figure={"x": "strategy", "y": "heldout.loss"})
-    cells = [make_cell({"strategy": name, "use": use}, 2, label=name) for name in names for use in axes["use"]]
-    return grid, cells, {k: v for cell in cells for k, v in losses(cell, [4.0, 4.1]).items()}
-
-
-def test_long_names_are_broken_and_stand_once_for_all_panels():
-    measured, *small = grid_figures.knob(Measurements(*make_mixtures())).axes
-    assert [text.get_text() for text in measured.get_xticklabels()][:2] == [
-        "MASK80\nSAME10\nRND10", "MASK100\nSAME0\nRND0"
-    ]  # fmt: skip
-    assert len(small) == 3
-    assert all(axes.get_xlim() == measured.get_xlim() for axes in small), "the names above are theirs too"
-
-
-def test_published_values_that_name_no_line_have_the_colour_of_none():
-    measured, *small = grid_figures.knob(Measurements(*make_mixtures())).axes
-    ours = {line.get_color() for line in measured.lines}
-    assert not ours & {line.get_color() for axes in small for line in axes.lines}
-    assert list(small[2].lines[0].get_ydata()) == [94.9, 94.0, 94.6, 94.7, 94.6, 94.6]
-
-
 def make_widths():
     """Three widths and the heads that move with them, beside the published widths they are."""
     sizes = [(1024, 16), (2048, 32), (4096, 64)]
@@ -425,19 +273,6 @@ def test_published_values_of_other_companions_are_left_out():
     assert 71.2 not in list(average.lines[0].get_ydata())
 
 
-def test_a_metric_that_nothing_has_is_no_panel():
-    grid, cells, records = make_objectives()
-    without = [cell.model_copy(update={"finetunings": ()}) for cell in cells]
-    panels = [
-        axes
-        for axes in grid_figures.knob(Measurements(grid, without, records)).axes
-        if "is better" in axes.get_ylabel()
-    ]
-    assert len(panels) == 1
-    answering = [text.get_text() for text in panels[0].get_xticklabels()]
-    assert answering == ["pairs, NSP", "pairs, SOP"]  # the others have no answer to the only question left
-
-
 def test_published_lines_have_the_colours_of_ours_at_their_stand_ins():
     grid, cells, records = make_depths()
     figure = grid_figures.knob(Measurements(grid, cells, records))
@@ -451,28 +286,3 @@ def test_published_lines_have_the_colours_of_ours_at_their_stand_ins():
     assert list(shared.get_ydata()) == [71.2, 77.2, 81.5]  # what was published of one layer is of one layer
     (baseline,) = [text for text in measured.texts if text.get_text() == "baseline"]
     assert baseline.xy[0] == 2
-
-
-def test_ticks_name_the_published_sizes_that_cells_stand_for():
-    size, pairs = "size", {"1 x 32": "117M", "1 x 64": "345M"}
-    source = {"file": "gpt2", "table": "T3 zero-shot", "match": {"variant": size}, "metrics": ["LAMBADA"]}
-    figure = {"x": size, "y": "heldout.loss"}
-    variants = {size: {name: {LAYERS: 2} for names in pairs.items() for name in names}}
-    grid = make_grid(axes={size: list(pairs)}, variants=variants, baseline={}, published=[source], figure=figure)
-    cells = [make_cell({size: ours}, 2, label=ours).but(printed={size: theirs}) for ours, theirs in pairs.items()]
-    records = {k: v for cell in cells for k, v in losses(cell, [4.0, 4.1]).items()}
-    measured, small = grid_figures.knob(Measurements(grid, cells, records)).axes
-    assert [text.get_text() for text in measured.get_xticklabels()] == ["1 x 32\nfor 117M", "1 x 64\nfor 345M"]
-    assert small.get_xlim() == measured.get_xlim()
-
-
-def test_ticks_that_would_lie_over_each_other_have_no_label():
-    cells = [make_cell({RATE: rate}, 2) for rate in (0.05, 0.06, 0.4, 0.8)]
-    records = {}
-    for cell in cells:
-        records |= losses(cell, [4.0, 4.1])
-    grid = make_grid(axes={RATE: [0.05, 0.06, 0.4, 0.8]}, claims=[], published=[])
-    axes = grid_figures.knob(Measurements(grid, cells, records)).axes[0]
-    assert [text.get_text() for text in axes.get_xticklabels()] == ["5", "", "40", "80"]
-    assert list(axes.get_xticks()) == [0.05, 0.06, 0.4, 0.8]
-    assert axes.get_xlabel() == "masking rate (%)"

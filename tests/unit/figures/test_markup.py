@@ -3,12 +3,10 @@
 import re
 import xml.etree.ElementTree as ElementTree
 
-import matplotlib as mpl
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
-from ablations.figures.style import STYLE, Drawing, svg
+from ablations.figures.style import Drawing, svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -46,17 +44,6 @@ def test_a_line_of_several_has_the_room_that_was_measured_and_others_their_ancho
     assert found["ALBERT\u00a0\u00a043"].get("textLength") is None
 
 
-def test_the_room_of_a_bold_line_is_that_of_bold_letters():
-    normal, bold = (float(lines(svg(titled(weight)))["two"].get("textLength")) for weight in ("normal", "bold"))
-    assert bold > 1.05 * normal
-
-
-def titled(weight):
-    figure = Drawing(figsize=(4, 3))
-    figure.suptitle("two\nlines", fontweight=weight)
-    return figure
-
-
 def test_points_are_where_matplotlib_draws_them_to_a_hundredth():
     figure = drawn()
     text = svg(figure)
@@ -68,20 +55,6 @@ def test_points_are_where_matplotlib_draws_them_to_a_hundredth():
     assert given == pytest.approx(np.column_stack([places[:, 0], 72 * 3 - places[:, 1]]), abs=0.0051)
     assert "stroke-opacity: 0.33;" in path.get("style")
     assert max(map(len, re.findall(r'(?<=[ "]\d\.)\d+', re.sub(r">[^<]*<", "><", text)))) <= 2
-
-
-def test_a_formula_of_somebodys_own_stays_one():
-    figure = drawn()
-    figure.axes[0].set_xlabel("$x^2$ steps")
-    signs = [sign.text for sign in ElementTree.fromstring(svg(figure)).iter(f"{SVG}tspan")]
-    assert {"x", "2"} <= {*signs} or {"𝑥", "2"} <= {*signs}
-
-
-def test_most_bytes_of_matplotlib_are_saved(tmp_path):
-    figure = drawn()
-    with mpl.rc_context({**STYLE, "svg.fonttype": "path"}):
-        Figure.savefig(figure, tmp_path / "outlines.svg")
-    assert len(svg(figure)) < 0.4 * (tmp_path / "outlines.svg").stat().st_size
 
 
 def test_the_same_picture_where_a_machine_rounds_otherwise():

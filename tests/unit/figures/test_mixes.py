@@ -28,17 +28,5 @@ def test_each_seed_is_drawn_and_their_mean():
     assert panel.get_title(loc="left") == "rte"
 
 
-def test_the_two_places_of_a_cell_have_names_of_their_own():
-    (panel,) = grid_figures.mixes(study(mix=[0, 1], mix_above=[1])).axes
-    names = [text.get_text() for text in panel.get_legend().get_texts()]
-    assert len(set(names)) == len(names) == 3
-    assert [name.endswith("at the output") for name in names] == [False, False, True]
-
-
-def test_a_mixture_of_upper_layers_stands_at_their_numbers():
-    (panel,) = grid_figures.mixes(study(mix=[1], first=1)).axes
-    assert {tuple(line.get_xdata()) for line in panel.lines if line.get_lw() == 2} == {(1, 2, 3)}
-
-
 def test_without_mixtures_there_is_no_figure():
     assert grid_figures.mixes(study()) is None

@@ -10,17 +10,6 @@ from tests.unit.synthetic import LAYERS, losses, make_cell, make_grid, make_reco
 POSITIONS = "model.positions"
 
 
-def test_names_stand_evenly_and_numbers_to_scale():
-    cells = [make_cell({POSITIONS: name}, 2) for name in ("learned", "none", "sinusoidal")]
-    records = {k: v for i, cell in enumerate(cells) for k, v in losses(cell, [4.0 + i, 4.1 + i]).items()}
-    grid = make_grid(
-        axes={POSITIONS: ["learned"]}, baseline={}, published=[], figure={"x": POSITIONS, "y": "heldout.loss"}
-    )
-    axes = grid_figures.knob(Measurements(grid, cells, records)).axes[0]
-    assert [text.get_text() for text in axes.get_xticklabels()] == ["learned", "none", "sinusoidal"]
-    assert list(axes.get_xticks()) == [0, 1, 2]
-
-
 @pytest.mark.parametrize("depths", [[1], [1, 2]], ids=["one line", "two lines"])
 @pytest.mark.parametrize("kind", ["finetune", "pretrain"])
 def test_over_names_the_runs_of_a_seed_are_joined_where_verdicts_pair_them(depths, kind):
@@ -53,16 +42,6 @@ def test_over_names_the_runs_of_a_seed_are_joined_where_verdicts_pair_them(depth
         assert np.allclose(joined, sorted(expected))
     else:
         assert not joined
-
-
-def test_names_that_are_numbers_stand_in_their_order_and_other_names_as_the_grid_lists_them():
-    """The baseline's cell comes first in a plan: its name stood left of the numbers."""
-    listed = ["100", "1000", "some", "all"]
-    cells = [make_cell({POSITIONS: name}, 2, label=name) for name in ("all", "some", "1000", "100")]
-    records = {k: v for i, cell in enumerate(cells) for k, v in losses(cell, [4.0 + i, 4.1 + i]).items()}
-    grid = make_grid(axes={POSITIONS: listed}, baseline={}, published=[], figure={"x": POSITIONS, "y": "heldout.loss"})
-    axes = grid_figures.knob(Measurements(grid, cells, records)).axes[0]
-    assert [text.get_text() for text in axes.get_xticklabels()] == listed
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from ablations.figures.style import svg
 from ablations.inspection.five_dropouts import KINDS, FiveDropouts, GivenMasks
 from lightning_modules.config import ConfigError
 from lightning_modules.layers.dropout import drop
@@ -28,11 +27,6 @@ def test_as_many_weights_are_dropped_as_are_asked_for():
         _, after = FiveDropouts(dropped_weights=count).tables("recurrent weights")
         assert after.shape == (20, 5)
         assert int((after == 0).sum()) == count
-
-
-def test_three_layers_have_two_dropouts_between_them():
-    masks = FiveDropouts().draws().data.set_index("dropout")["masks"]
-    assert masks.to_dict() == dict(zip(KINDS, (1, 1, 3, 2, 1), strict=True))
 
 
 def test_scaling_keeps_the_mean():
@@ -71,11 +65,3 @@ def test_tables_that_cannot_be_are_refused(given, names):
         FiveDropouts(**given)
     with pytest.raises(ConfigError, match=naming("inputs", "input")):
         FiveDropouts().tables("inputs")
-
-
-def test_a_picture_has_three_tables_whose_zeros_are_those_of_the_mask():
-    figure = FiveDropouts().picture("input")
-    texts = [[text.get_text() for text in axes.texts] for axes in figure.axes]
-    assert [len(some) for some in texts] == [50, 50, 50]
-    assert [text == "0" for text in texts[1]] == [text == "0" for text in texts[2]]
-    assert svg(figure).startswith("<svg")

@@ -8,14 +8,12 @@ from matplotlib.text import Text
 
 from ablations.core.store import Records
 from ablations.figures.style import svg
-from ablations.inspection import attention_figure, embedding_figure, example_texts
+from ablations.inspection import attention_figure, embedding_figure
 from ablations.inspection.embedding_figure import Probed
 from ablations.inspection.inspect_model import Inspection
-from ablations.pages import report
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.running.execute import execute
-from lightning_modules.analysis.attention_maps import STATISTICS, HeadStatistics
 from lightning_modules.config import ConfigError
 from lightning_modules.training.weights import WEIGHTS
 from tests import tiny as simple
@@ -106,15 +104,6 @@ def test_what_cannot_be_asked(model, trained, tmp_path):
         Inspection(unmade, trained[1])
 
 
-def test_the_sentences_have_their_words():
-    for word, kinds in example_texts.SENSES.items():
-        assert len({len(sentences) for sentences in kinds.values()}) == 1, "no meaning is the commoner one"
-        assert all(word in sentence.lower().rstrip(".").split() for found in kinds.values() for sentence in found)
-    assert all("[MASK]" in text for text in example_texts.HIDDEN)
-    words = " ".join(example_texts.GROUPS.values()).split()
-    assert len(words) == len(set(words))
-
-
 def random_attention(layers, heads, length=6):
     weights = np.random.default_rng(0).dirichlet(np.ones(length), (layers, heads, length))
     return weights, np.tril(np.ones(length)) * np.ones_like(weights)
@@ -131,38 +120,6 @@ def test_all_heads_have_a_picture_each(layers, heads):
     shown = {picture.data.tobytes() for picture in pictures}
     assert shown == {weights[layer, head].tobytes() for layer, head in np.ndindex(layers, heads)}
     assert svg(figure) == svg(attention_figure.all_heads(weights, prior, HOSTILE)), "the same bytes each time"
-
-
-def test_a_head_shows_its_tokens_and_its_large_weights():
-    weights, prior = np.eye(3) * 0.9 + 0.1 / 3, np.full((3, 3), 1 / 3)
-    figure = attention_figure.one_head(weights, prior, ["[CLS]", HOSTILE, "cat"], "Layer 1, head 1")
-    assert texts(figure).count("93") == 3
-    assert texts(figure).count("cat") >= 2
-    long = attention_figure.one_head(np.eye(40), np.eye(40), ["cat"] * 40, "Layer 1, head 1")
-    assert "100" not in texts(long)
-
-
-def test_the_profile_has_every_head_in_every_panel():
-    values = {name: np.arange(1, 7).reshape(3, 2) / 10 + n for n, name in enumerate(STATISTICS)}
-    prior = {name: np.zeros((3, 2)) for name in STATISTICS}
-    figure = attention_figure.profile(HeadStatistics(**values), HeadStatistics(**prior))
-    panels = [axes for axes in figure.axes if axes.lines]
-    assert len(panels) == len(STATISTICS)
-    for axes, name in zip(panels, STATISTICS, strict=True):
-        first, second, alone = axes.lines
-        factor = 1 if name in ("distance", "entropy", "beyond") else 100
-        assert np.allclose(np.stack([first.get_ydata(), second.get_ydata()], 1), factor * values[name])
-        assert not np.any(alone.get_ydata())
-
-
-def test_names_of_words_do_not_lie_on_each_other():
-    noise, groups = np.random.default_rng(0), {"some": [f"word{n}" for n in range(30)], HOSTILE: ["$a$", "b<"]}
-    figure = embedding_figure.word_map(groups, noise.normal(size=(32, 8)))
-    svg(figure)
-    names = [text for text in figure.findobj(Text) if text.get_text().startswith("word")]
-    assert len(names) > 15
-    boxes = [text.get_window_extent() for text in names]
-    assert not any(one.overlaps(two) for n, one in enumerate(boxes) for two in boxes[n + 1 :])
 
 
 def test_senses_count_in_the_whole_space_and_beside_the_untrained():
@@ -185,10 +142,3 @@ def test_probe_scores_are_drawn_with_their_levels():
     assert [0.5, 0.5] in drawn
     (low, high) = axes.collections[0].get_segments()[1][:, 1]
     assert (high - low) / 2 == pytest.approx(1.96 * np.sqrt(0.7 * 0.3 / 100))
-
-
-def test_essays_are_listed_after_the_pages(tmp_path):
-    path = tmp_path / "essays" / "one" / "notebook.ipynb"
-    path.parent.mkdir(parents=True)
-    path.write_text('{"cells": [{"source": ["# A title\\n", "text"]}]}')
-    assert "[A title](essays/one/notebook.ipynb)" in report.index(tmp_path).read_text()

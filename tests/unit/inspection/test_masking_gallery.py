@@ -36,8 +36,3 @@ def test_schemes_hide_their_share_and_stand_together_as_their_formulas_say(data)
     assert numbers.loc["BERT, whole words", "words"] == 1
     assert numbers.loc["SpanBERT, spans", "words"] > numbers.loc["ALBERT, n-grams", "words"] > 1
     assert expected_words(Masking(units=Spans())) == pytest.approx(3.797, abs=0.001)
-
-
-def test_a_figure_of_lengths_has_a_panel_for_each_scheme_with_a_formula(data):
-    titles = [axes.get_title(loc="left") or axes.get_title() for axes in Gallery(SENTENCE, data).lengths().axes]
-    assert titles == ["ALBERT, n-grams", "SpanBERT, spans"]

@@ -1,9 +1,7 @@
 """Parameters and FLOPs: printed counts beside ours, hand-computed counts, and formula against torch's counter."""
 
 import csv
-import io
 import json
-import re
 
 import pytest
 import torch
@@ -15,10 +13,8 @@ from ablations.literature import configurations, parameters
 from ablations.pages import parameters_page
 from ablations.planning import grids
 from ablations.planning.plan import plan
-from ablations.study import Study
 from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError
-from lightning_modules.objectives import Masking
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
 from tests.conftest import make_draws, make_tokens, make_vocabulary
@@ -90,16 +86,6 @@ def test_a_wide_position_table_gives_alberts_printed_counts(found):
             failing.add(one.configuration.id)
     assert len(rows) == 33
     assert failing == {"albert_t1_albert_xxlarge", "albert_t1_bert_xlarge"}
-
-
-@pytest.mark.parametrize("size", ["base", "large"])
-@pytest.mark.parametrize("cased", ["bert_{}_cased", "spanbert_{}"])
-def test_the_cased_vocabulary_is_the_whole_difference(found, size, cased):
-    width = {"base": 768, "large": 1024}[size]
-    one = found[cased.format(size)]
-    assert found[f"bert_{size}"].pooler - one.pooler == (30_522 - 28_996) * width
-    assert f"{(30_522 - 28_996) * width / 1e6:.2f} M" in one.reason
-    assert f"{parameters.millions(found[f'bert_{size}'].pooler)} M" in one.reason
 
 
 @pytest.mark.parametrize(
@@ -187,20 +173,6 @@ def test_without_a_name_all_published_counts_are_listed(command, found):
     assert {row["configuration"]: row["counted"] for row in rows if row["counted"]} == {
         id: one.counted for id, one in found.items()
     }
-
-
-def test_each_list_of_counts_says_which_parameters_it_counts(found):
-    """ALBERT base has 11.68 M with its pooler and 11.8 M with the heads of pre-training."""
-    published, systems = (
-        {row[name]: row for row in csv.DictReader(io.StringIO(CliRunner().invoke(app, words).output))}
-        for name, words in (("id", ["params", "--format", "csv"]), ("system", ["systems", "--format", "csv"]))
-    )
-    albert = "albert_t1_albert_base"
-    assert (published[albert]["includes"], systems["albert_base"]["parameters with heads"]) == ("pooler", "11.8 M")
-    shown = CliRunner().invoke(app, ["params"], env={"COLUMNS": "300"}).output
-    assert re.search(rf"{albert}\b.* 11\.68 +pooler ", shown)
-    assert "counted are" in shown
-    assert found[albert].heads == pytest.approx(11.8e6, abs=5e4)
 
 
 def test_a_system_a_configuration_or_a_changed_one_shows_its_parts(command):
@@ -301,39 +273,8 @@ def test_the_formula_is_torchs_count_for_every_knob(knobs):
     assert system.flops_per_step() == pytest.approx(_counted(system, 8), rel=1e-9)
 
 
-@pytest.mark.parametrize("count", ["round", "stochastic_round", "bernoulli"])
-@pytest.mark.parametrize("length", [32, 64, 128])
-def test_predictions_are_as_many_as_expected(count, length):
-    masking, rows = Masking(rate=0.15, count=count), 2000
-    chosen = (masking.choose(make_tokens(rows, length, 60), make_draws(rows), make_vocabulary(60)) >= 0).sum() / rows
-    candidates = (length - 2) / length if count == "bernoulli" else 1.0
-    assert chosen == pytest.approx(masking.expected_predictions(length) * candidates, rel=0.02)
-
-
 def test_plans_say_flops_a_token_and_a_step():
     rows = plan(grids.read("masking_ratio"), "laptop").table()
     assert (rows["flops"] / rows["tokens"]).equals(rows["flops a token"])
     assert rows["flops a step"].tolist() == pytest.approx((rows["flops"] / rows["steps"]).tolist())
     assert rows.sort_values("objectives.mlm.masking.rate")["flops a token"].is_monotonic_increasing
-
-
-def test_plans_say_how_many_parameters_are_embeddings_where_cells_differ_in_it(tmp_path):
-    study = Study("text_encoding", "laptop", results_dir=tmp_path)
-    rows = study.plan().data
-    sizes = rows["data.tokenizer.vocab_size"]
-    assert (rows["embeddings"] == sizes * 128 + 2 * 128).all(), "the table and its LayerNorm; positions are rotary"
-    assert "of which embeddings" in study.plan().text
-    assert "of which embeddings" not in Study("masking_ratio", "laptop", results_dir=tmp_path).plan().text
-
-
-def test_params_says_what_stayed_large_in_a_small_model():
-    """Of an ELMo of 64 units: the cells, the filters of characters and the width of words."""
-    changes = {"model.hidden_size": 64}
-    shown = CliRunner().invoke(app, ["params", "elmo", "--set", "model.hidden_size=64"]).output
-    (line,) = [line for line in shown.splitlines() if "half of a knob would save" in line]
-    for path, half in (("model.cell_size", 2048), ("model.embedding_size", 256)):
-        saved = (
-            SYSTEMS["elmo"].but(**changes).parameters() - SYSTEMS["elmo"].but(**changes, **{path: half}).parameters()
-        )
-        assert f"{path} {saved / 1e6:.3g} M" in line
-    assert "model.characters.filters" in line

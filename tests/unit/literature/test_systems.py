@@ -4,12 +4,11 @@ import re
 
 import pytest
 
-from ablations.figures.style import svg
 from ablations.literature import published_values, systems
 from ablations.literature.configurations import read as configurations
-from ablations.literature.systems import Hardware, released, told, told_of, training
+from ablations.literature.systems import Hardware, released, told_of, training
 from ablations.pages import systems_page
-from ablations.pages.systems_page import beside, draw
+from ablations.pages.systems_page import beside
 from ablations.study import Study
 from lightning_modules.config import ConfigError
 from lightning_modules.systems import SYSTEMS
@@ -67,16 +66,6 @@ def test_a_bad_entry_is_named_with_its_line(tmp_path, old, new, message):
     assert message in str(caught.value)
 
 
-def test_the_blogs_table_has_every_system_and_its_costs():
-    metrics = {}
-    for row in told():
-        metrics.setdefault(row.variant.partition("-")[0], set()).add(row.metric)
-        assert row.confidence == "second hand"
-    assert set(metrics) == {"BERT", "RoBERTa", "DistilBERT", "XLNet"}
-    assert all({"Parameters", "training", "data"} <= known for known in metrics.values())
-    assert metrics["BERT"] >= {"method"} <= metrics["RoBERTa"]
-
-
 def test_hardware_and_days_are_read_from_the_words():
     assert training("bert_base")[1] == (Hardware(8, "V100", 12),)
     assert training("bert_large")[1] == (Hardware(64, "TPU chip", 4), Hardware(280, "V100", 1))
@@ -117,9 +106,3 @@ def test_the_page_has_every_size_and_the_same_bytes_twice(tmp_path):
         assert all(size.printed in text for size in system.sizes)
     assert "8 x V100 x 12 days" in text
     assert "1,024 x V100 x 1 day" in text
-
-
-def test_the_picture_names_every_system():
-    texts = {text.get_text() for axes in draw(released()).axes for text in axes.texts}
-    assert {text.partition("\n")[0] for text in texts} == set(NAMES)
-    assert "<svg" in svg(draw(released()))

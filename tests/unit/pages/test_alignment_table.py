@@ -2,21 +2,14 @@
 
 import csv
 import re
-from dataclasses import replace
 
 import pytest
 
 from ablations.claims import judging
 from ablations.core.formatting import markdown
-from ablations.figures.alignments import alignments
-from ablations.measurements.measurements import Measurements
 from ablations.pages import alignment_table, equal_compute, report, seed_values
-from ablations.study import Study
 from tests.messages import names
-from tests.unit.claims import test_continued as continued
 from tests.unit.claims.test_alignment import BAR, bent, changed, course, only, study
-from tests.unit.core.test_formatting import HOSTILE
-from tests.unit.figures.test_figures import texts
 from tests.unit.synthetic import RATE, make_claim, make_plan
 
 CLAIMS = [
@@ -68,14 +61,6 @@ def test_the_answer_names_the_largest_settled_difference_that_is_aligned(verdict
     assert alignment_table.sheets([]) is None
 
 
-def test_the_difference_of_the_headline_comes_before_a_larger_one():
-    claims = [make_claim(published={}, a={RATE: 0.15}, b={RATE: rate}, id=name)
-              for rate, name in ((0.4, "large"), (0.8, "small"))]  # fmt: skip
-    large, small = judging.verdicts(study({0.15: bent(6e6), 0.4: bent(6e6) + 0.3, 0.8: bent(6e6) + 0.1}, claims))
-    for named, other in ((None, "40 %"), (large, "40 %"), (small, "80 %")):
-        assert f"against {other}" in alignment_table.in_short([large, small], named)
-
-
 def test_the_page_has_the_picture_the_table_and_the_sentence(measured, tmp_path):
     plan = make_plan(measured.grid, measured.cells)
     report.publish(plan, measured, tmp_path)
@@ -95,17 +80,6 @@ def test_the_page_has_the_picture_the_table_and_the_sentence(measured, tmp_path)
     assert not list(tmp_path.glob("alignment.*"))
 
 
-def test_the_page_of_arms_of_trunks_says_that_they_have_no_crossing(tmp_path):
-    measured = continued.study(claims=[])
-    report.publish(make_plan(measured.grid, measured.cells), measured, tmp_path)
-    section = (tmp_path / "README.md").read_text().partition(f"## {alignment_table.TITLE}")[2].partition("\n## ")[0]
-    assert names(section, "Not aligned", "continued pretraining", "no crossing")
-    own = study(CURVES, CLAIMS)
-    assert alignment_table.part(own, []) == ""
-    empty = Measurements(measured.grid, measured.cells, {})
-    assert alignment_table.part(empty, []) == ""
-
-
 def test_cells_have_their_crossing_and_final_slope_at_equal_compute(measured):
     reading, everything, _ = equal_compute.sheets(measured)
     by_rate = {row["masking rate"]: row for row in rows(reading)}
@@ -118,22 +92,6 @@ def test_cells_have_their_crossing_and_final_slope_at_equal_compute(measured):
     early = changed(measured, 0.4, lambda record, run: course(run, bent(6e6) - BAR + 0.1))
     by_rate = {row["masking rate"]: row for row in rows(equal_compute.sheets(early)[0])}
     assert by_rate["40 %"]["crossing (tokens)"] == "before 1 M"
-
-
-def test_the_picture_has_aligned_pairs_first_and_draws_names_literally(verdicts):
-    figure = alignments(alignment_table.contrasts(verdicts))
-    labels = [label.get_text() for label in figure.axes[-1].get_yticklabels()]
-    assert labels == ["masking rate 40 % against 15 %", "masking rate 40 % against 80 %"]
-    assert {"quality", "not aligned"} <= set(texts(figure))
-    assert alignments([one for one in alignment_table.contrasts(verdicts) if one.multiples is None]) is None
-    assert alignments([]) is None
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_names_of_variants_are_drawn(verdicts, name):
-    (one, *_) = alignment_table.contrasts(verdicts)
-    figure = alignments([replace(one, name=f"{name} against {name} ({name})")])
-    figure.canvas.draw()
 
 
 def test_values_by_seed_are_those_of_the_cells_that_claims_compare(measured, verdicts, tmp_path):
@@ -150,7 +108,3 @@ def test_values_by_seed_are_those_of_the_cells_that_claims_compare(measured, ver
     with (tmp_path / "seeds.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 3
     assert "## Values by seed" in (tmp_path / "README.md").read_text()
-
-
-def test_a_study_has_the_table(tmp_path):
-    assert "No claim" in Study("masking_ratio", "smoke", results_dir=tmp_path).aligned().text

@@ -39,31 +39,6 @@ def test_a_page_begins_with_the_means_along_the_axis_and_with_what_became_of_the
     assert told.endswith("Of 1 claim, 1 contradicts.")
 
 
-def test_cells_on_two_axes_are_told_line_by_line():
-    cells = [make_cell({RATE: rate, "model.sharing": how}, 2) for how in ("none", "all") for rate in (0.4, 0.15)]
-    axes = {RATE: [0.15, 0.4], "model.sharing": ["none", "all"]}
-    records = {}
-    for n, cell in enumerate(cells):
-        records |= losses(cell, [4.0 + n, 4.1 + n])
-    line = _lead(make_grid(axes=axes, baseline={RATE: 0.15}, claims=[]), cells, records)
-    own, shared = line.partition("sharing none: ")[2].split("sharing all: ")
-    assert [re.findall(r"(\d)\.\d+ ± [^(]*\((\d+) %\)", part) for part in (own, shared)] == [
-        [("5", "15"), ("4", "40")],
-        [("7", "15"), ("6", "40")],
-    ]
-
-
-def test_of_many_cells_the_best_and_the_worst_are_told():
-    cells = [make_cell({RATE: rate / 100}, 2) for rate in range(10, 100, 10)]
-    records = {}
-    for n, cell in enumerate(cells):
-        records |= losses(cell, [5.0 + n, 5.1 + n])
-    line = _lead(make_grid(axes={RATE: [n / 100 for n in range(10, 100, 10)]}, claims=[]), cells, records)
-    assert line.partition("best ")[2].startswith("5.05")
-    assert "(masking rate 10 %)" in line.partition("worst")[0]
-    assert line.partition("worst ")[2].startswith("13.05")
-
-
 @pytest.mark.parametrize(("better", "first"), [("lower", "4.0"), ("higher", "5.0")])
 def test_best_follows_the_direction_of_the_metric_and_the_baseline_is_named_once(monkeypatch, better, first):
     monkeypatch.setattr(answer, "_MOST_MEANS", 1)
@@ -87,16 +62,6 @@ def test_decided_claims_are_answered_in_words_and_the_answer_says_what_it_holds_
     assert f"{system.model.num_layers} layers of {system.model.hidden_size}" in holds
     assert "5 runs per cell" in holds
     assert system.data.corpora[0] in holds
-
-
-def test_claims_that_were_stated_after_the_runs_are_counted():
-    late = make_claim(id="late", a={RATE: 0.15}, b={RATE: 0.8}, post_hoc=True)
-    grid, cells, records = make_study(claims=[make_claim(), late])
-    assert (
-        _lead(grid, cells, records)
-        .partition("\n")[0]
-        .endswith("Of 2 claims, 1 replicates, 1 contradicts. 1 of the 2 decided was stated after the runs.")
-    )
 
 
 @pytest.mark.parametrize(("share", "said"), [(0.8, True), (0.995, False)])
@@ -142,31 +107,9 @@ def test_a_page_on_the_plateau_says_so():
     assert "No run is better" not in _lead(grid, cells, one_above)
 
 
-def test_models_of_pairs_are_not_told_of_the_plateau_of_running_text():
-    grid, cells, records = make_objectives()
-    for record in records.values():
-        record.metrics["heldout.plateau"] = 1.0
-    assert "No run is better than the bigram baseline." not in _lead(grid, cells, records)
-
-
-def test_nothing_to_compare_is_no_answer():
-    grid, cells, _ = make_study(claims=[])
-    assert _lead(grid, cells, {}) == ""
-    assert _lead(grid, cells, losses(cells[0], [4.0, 4.1])) == ""
-
-
 def test_a_page_whose_claims_wait_for_runs_says_that_there_is_no_answer_yet():
     grid, cells, records = make_study(claims=[make_claim(), make_claim(id="again")])
     some = {run_id: record for place, (run_id, record) in enumerate(records.items()) if place < 2}
     line = _lead(grid, cells, some)
     assert line.startswith("**Answer:** None yet.")
     assert "None yet" not in _lead(grid, cells, records)
-
-
-def test_a_cell_with_one_seed_is_not_told_of(monkeypatch):
-    monkeypatch.setattr(answer, "_MOST_MEANS", 1)
-    cells = [make_cell({RATE: rate}, 2) for rate in (0.15, 0.4, 0.6)]
-    records = losses(cells[0], [5.0, 5.1]) | losses(cells[1], [6.0, 6.1]) | losses(cells[2], [1.0])
-    line = _lead(make_grid(claims=[]), cells, records)
-    assert line.partition("best ")[2].startswith("5.")
-    assert "1.0" not in line.partition("to beat")[0]

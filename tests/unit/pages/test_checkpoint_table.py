@@ -22,11 +22,6 @@ def test_a_page_without_a_checkpoint_says_how_to_ask_one(grid, tmp_path):
     assert names(text, "None was available", "ablations evaluate FOLDER --beside zero_shot --scale laptop`")
 
 
-def test_where_a_grid_asks_of_its_own_text_alone_the_page_names_another_task(grid, tmp_path):
-    text = " ".join(checkpoint_table.part(grid, "smoke", tmp_path, {"cloze", "heldout_text"}))
-    assert "--scale smoke --task wikitext2`" in text
-
-
 def test_checkpoints_are_shown_small_ones_first_with_what_was_measured(grid, tmp_path):
     checkpoint_table.keep(tmp_path, found("medium", 355_000_000, **{"lambada.accuracy": 0.5512}))
     checkpoint_table.keep(tmp_path, found(**{"lambada.accuracy": 0.4599, "wikitext2.perplexity": 29.41}))
@@ -40,11 +35,6 @@ def test_a_second_measurement_takes_the_place_of_the_first(tmp_path):
     checkpoint_table.keep(tmp_path, found(**{"lambada.accuracy": 0.1}))
     checkpoint_table.keep(tmp_path, found(**{"lambada.accuracy": 0.2}))
     assert [row["metrics"] for row in checkpoint_table.read(tmp_path)] == [{"lambada.accuracy": 0.2}]
-
-
-@pytest.mark.parametrize(("grid", "tasks"), [("masking_ratio", ()), ("evaluation_speed", ("reading_speed",))])
-def test_grids_that_ask_nothing_of_a_model_alone_have_no_such_part(tmp_path, grid, tasks):
-    assert checkpoint_table.part(grids.read(grid), "laptop", tmp_path, tasks) == []
 
 
 @pytest.mark.parametrize("content", ["no JSON", "[1]", '[{"name": "x"}]', '{"name": "x"}'])

@@ -20,7 +20,6 @@ from tests import tiny
 from tests.unit.synthetic import (
     RATE,
     Kept,
-    losses,
     make_cell,
     make_grid,
     make_plan,
@@ -109,35 +108,6 @@ def test_what_counting_reaches_stands_with_the_number_of_pieces(tmp_path, judged
     assert said(judged, f"{{heldout.loss.floor.pieces of {cells[0].label}}}") == []
 
 
-def test_a_caveat_has_numbers_of_cells(judged):
-    measured, _ = judged
-    first, other = (cell.label for cell in measured.cells[:2])
-    text = conclusion.caveat(f"It is {{heldout.loss of {first}}}, not {{rte.accuracy of {other}}}.", measured)
-    assert re.fullmatch(r"It is [\d.]+ ± [\d.]+, not not known\.", text)
-
-
-def test_the_claims_that_an_answer_quotes(judged):
-    measured, (verdict,) = judged
-    quoting = [Conclusion(say=f"By {{{verdict.claim.id}}}.", given={verdict.claim.id: outcome})
-               for outcome in ("contradicts", "replicates")]  # fmt: skip
-    assert conclusion.quoted(quoting[:1], measured, [verdict]) == [verdict.claim.id]
-    assert conclusion.quoted(quoting[1:], measured, [verdict]) == []
-
-
-def test_a_mean_without_spread_is_a_number_alone():
-    cells = [make_cell({RATE: rate}, 2) for rate in (0.15, 0.4)]
-    records = losses(cells[0], [4.0, 4.0]) | losses(cells[1], [5.0, 5.1])
-    measured = Measurements(make_grid(), cells, records)
-    (verdict,) = judging.verdicts(measured)
-    assert said((measured, [verdict]), f"It is {{heldout.loss of {cells[0].label}}}.") == ["It is 4.000."]
-
-
-def test_hostile_words_stay_words(judged):
-    (text,) = said(judged, "a | b <script> $x$ *c*")
-    assert "<script>" not in text
-    assert r"\*c\*" in text
-
-
 def test_it_is_the_first_line_of_the_page(tmp_path, judged):
     grid, cells, records = make_study()
     told = {"say": f"Less is better by {{{grid.claims[0].id}}}.", "given": {grid.claims[0].id: "contradicts"}}
@@ -182,11 +152,3 @@ def test_what_a_sentence_names_exists(tmp_path, say, given, message):
     with pytest.raises(ConfigError) as failure:
         grids.read(file)
     assert message in str(failure.value)
-
-
-def test_what_a_caveat_names_exists(tmp_path):
-    file = tiny.grid(tmp_path)
-    entry = "smoke: {description: seconds, caveat: 'It is {heldout.loss of rate=0.41}.'}"
-    file.write_text(file.read_text().replace("smoke: {description: seconds}", entry))
-    with pytest.raises(ConfigError, match=r"scales\.smoke\.caveat: there is no cell 'rate=0\.41' at this scale"):
-        grids.read(file)

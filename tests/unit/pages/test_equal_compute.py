@@ -90,15 +90,6 @@ def test_nothing_is_extrapolated(amount):
     assert value_at(course(SMALL.runs[0], 6.0, 0.5, 100.0), "steps", amount) is None
 
 
-def test_a_run_that_had_not_been_measured_yet_has_no_value():
-    _, found = by_layers("seconds", study(large_seconds=8000.0))  # at 100 seconds its first point is still to come
-    assert found[12].values == {}
-    assert found[12].difference.mean is None
-    assert "| 12 | 0 |" in markdown(
-        equal_compute.single(Measurements(GRID, [SMALL, LARGE], study(large_seconds=8000.0)), "seconds")
-    )
-
-
 def test_the_amount_is_what_every_finished_run_has_reached():
     short = study(steps=STEPS[:3])
     equal, found = by_layers("steps", short)
@@ -192,15 +183,6 @@ def test_the_page_has_it_and_the_csv_every_number(tmp_path):
     assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
 
-def test_the_answer_says_where_another_cell_is_best(tmp_path):
-    publish_page(make_plan(GRID, [SMALL, LARGE]), study(), tmp_path)
-    said = (tmp_path / "README.md").read_text().partition("**Holds for**")[0]
-    assert "at equal steps num_layers=12" in said
-    assert "at equal time num_layers=2" in said
-    publish_page(make_plan(GRID, [SMALL, LARGE]), study(large_seconds=100.0), tmp_path)
-    assert "**Equal compute:**" not in (tmp_path / "README.md").read_text()
-
-
 def test_cells_that_are_not_told_from_the_best_are_named_and_no_rank_is_made_of_them():
     third = make_cell({LAYERS: 6}, seeds=3)
     near = {run.id: course(run, 5.7 + n, 0.5, 800.0) for run, n in zip(third.runs, (0.07, 0.0, 0.04), strict=True)}
@@ -211,16 +193,6 @@ def test_cells_that_are_not_told_from_the_best_are_named_and_no_rank_is_made_of_
     assert "depends on what is equal" not in markdown(
         equal_compute.sheets(Measurements(GRID, [SMALL, LARGE], noisy))[0]
     )
-
-
-def test_curves_on_less_text_than_the_results_say_so():
-    def text(**sizes):
-        knobs = {f"evaluation.{name}": size for name, size in sizes.items()}
-        cells = [cell.model_copy(update={"system": cell.system.but(**knobs)}) for cell in (SMALL, LARGE)]
-        return markdown(equal_compute.sheets(Measurements(GRID, cells, study()))[0])
-
-    assert "256 sequences, there on 1,024" in text(sequences=256, final_sequences=1024)
-    assert "there on" not in text(sequences=256, final_sequences=None)
 
 
 def test_where_cells_are_asked_for_different_shares_of_the_text_the_table_says_how_many():
@@ -238,17 +210,6 @@ def test_where_cells_are_asked_for_different_shares_of_the_text_the_table_says_h
     assert steps == [cell.system.predictions_per_step() for cell in (few, many)]
     alike = equal_compute.sheets(Measurements(GRID, (SMALL, LARGE), study()))[0]
     assert not any("predictions" in heading for heading in alike.headings)
-
-
-@pytest.mark.parametrize("name", ["directionality", "bert_pretraining_tasks"])
-def test_the_plan_of_one_way_and_masked_models_says_how_much_each_is_asked(name, tmp_path):
-    planned = Study(name, "smoke", results_dir=tmp_path).plan()
-    assert "predictions per step" in planned.text
-    asked = dict(zip(planned.data["cell"], planned.data["predictions a token"], strict=True))
-    one_way = max(asked, key=asked.get)
-    assert "left" in one_way or "next" in one_way
-    assert asked[one_way] > 5 * min(asked.values())
-    assert "predictions per step" not in Study("model_depth", "smoke", results_dir=tmp_path).plan().text
 
 
 def test_a_study_reads_at_equal_amounts_and_names_units(tmp_path):

@@ -10,7 +10,6 @@ from lightning_modules.tasks.reading.text_vectors import READERS
 from tests.unit import synthetic
 
 TASKS = ("sst2", "cola", "stsb", "squad1", "wnut17")
-ROWS = ("sst2", "mrpc", "rte")
 
 
 def cell_reading(*, direction="both", tasks=TASKS, **settings):
@@ -21,34 +20,9 @@ def cell_reading(*, direction="both", tasks=TASKS, **settings):
     return home.model_copy(update={"finetunings": tuple(tuned)})
 
 
-def test_each_task_is_named_once_beside_what_stood_for_its_texts():
-    said = rule([cell_reading(reader="mean_per_text"), cell_reading(reader="mean_per_text")])
-    assert f"{READERS['mean'].words} (SST-2 and CoLA)" in said
-    assert f"{READERS['mean_per_text'].words} (STS-B)" in said
-    assert "SQuAD" not in said
-    assert "WNUT" not in said
-
-
-def test_the_default_is_the_position_that_has_seen_the_text():
-    assert READERS["first"].words in rule([cell_reading()])
-    assert READERS["last"].words in rule([cell_reading(direction="left_to_right")])
-
-
 def test_cells_that_read_differently_are_not_taken_for_one():
     said = rule([cell_reading(), cell_reading(reader="mean", pooler=False)])
     assert f"{READERS['first'].words} or {READERS['mean'].words}, without BERT's pooler (SST-2, CoLA and STS-B)" in said
-
-
-def test_rows_of_another_layout_are_shown():
-    said = rule([cell_reading(direction="left_to_right", layout="extract", both_orders=True, pooler=False, tasks=ROWS)])
-    assert f"{READERS['last'].words} in a row [start] a [extract], without BERT's pooler (SST-2)" in said
-    pair = f"{READERS['last'].words} in a row [start] a [delimiter] b [extract]"
-    assert f"{pair}, added over both orders of the texts, without BERT's pooler (MRPC)" in said
-    assert f"{pair}, without BERT's pooler (RTE)" in said
-
-
-def test_where_no_text_is_read_nothing_is_said():
-    assert rule([cell_reading(tasks=("squad1",)), cell_reading(tasks=())]) == rule([]) == ""
 
 
 def test_the_page_says_it(tmp_path):
@@ -96,12 +70,3 @@ def test_only_what_all_cells_have_and_the_base_has_not_is_called_equal():
     assert "peak_lr" not in said  # as the base system has it
     assert "`finetuning.reader` = mean" in said  # not a knob of systems
     assert "num_layers" not in common(base, base)  # the scale says four
-
-
-def test_fine_tunings_of_one_seed_are_said_to_be_alike_and_pretrainings_not():
-    grid = synthetic.make_grid(claims=[], published=[])
-    tuned = lines(synthetic.make_plan(grid, [cell_reading(tasks=("sst2",))]))
-    pretrained = lines(synthetic.make_plan(grid, [synthetic.make_cell({synthetic.RATE: 0.15})]))
-    assert "compared seed by seed" in tuned
-    assert "compared seed by seed" not in pretrained
-    assert all("no more alike than others" in text for text in (tuned, pretrained))

@@ -25,16 +25,3 @@ def test_cells_of_one_pretraining_are_one_row_named_by_what_they_share():
     assert reading.headings[:3] == ["masking rate", "runs", "Agreement"]
     assert [row[0] for row in reading.rows[:2]] == ["15 %", "40 %"]
     assert names == [row[0] for row in numbers.rows] == ["masking rate 15 %", "masking rate 40 %"]
-
-
-def test_where_all_cells_share_one_pretraining_no_cell_is_named():
-    reading, numbers, names = table(*uses_of(0.15)[:1], uses_of(0.15)[1].model_copy(update={"values": {}}))
-    assert reading.headings[:2] == ["pretraining", "runs"]
-    assert names == [row[0] for row in numbers.rows] == ["all cells"]
-    assert all(len(row) == len(reading.headings) for row in reading.rows)
-    assert all(len(row) == len(numbers.headings) for row in numbers.rows)
-
-
-def test_cells_with_pretrainings_of_their_own_keep_their_names():
-    _, _, names = table(make_cell({RATE: 0.15}, 2, label="few"), make_cell({RATE: 0.4}, 2, label="many"))
-    assert names == ["few", "many"]

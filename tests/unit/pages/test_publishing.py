@@ -9,7 +9,6 @@ import pytest
 
 from ablations.core.disk.publishing import turn
 from ablations.pages import publishing
-from ablations.pages.cards import cards
 from ablations.planning import grids
 from ablations.study import Study
 from lightning_modules.config import ConfigError
@@ -69,20 +68,6 @@ def test_a_hypothesis_is_on_its_page_by_name_and_on_no_row_of_the_board(folder, 
     assert study.folder in publishing.republish(study.records.folder)
 
 
-def test_what_a_page_says_of_its_claims_reaches_the_overviews_whole(folder, tmp_path):
-    """What a verdict is when it is made, it is when the scoreboard has read it back; so its figures are drawn."""
-    study = finished("masking_ratio", "laptop", tmp_path / "results")
-    study.publish()
-    written = json.loads((study.folder / "page.json").read_text())["claims"]
-    ((_, card),) = cards(study.records.folder)
-    for claim, own in zip(card["claims"], written, strict=True):  # one without curves says nothing of alignment
-        assert {key: claim[key] for key in own} == own
-    assert {path.name for path in study.records.folder.glob("*.svg")} == {
-        "claims_board_laptop.svg",
-        "claims_forest_laptop.svg",
-    }
-
-
 def test_the_scoreboard_counts_runs_that_stand_behind_no_verdict(folder, tmp_path):
     study = finished("masking_ratio", "laptop", tmp_path / "results")
     finished("masking_ratio", "smoke", tmp_path / "results")
@@ -131,39 +116,6 @@ def test_a_page_whose_text_is_gone_stays_as_it_was_and_is_named(folder, tmp_path
         publishing.republish(results)
     assert (own.folder / "table.md").read_bytes() == rows
     assert (own.folder / "table.csv").read_bytes() == table
-
-
-@pytest.mark.parametrize("request_", ["{", "[1]", '{"grid": "masking_ratio"}', '{"grid": "g", "scale": "s", "new": 1}'])
-def test_a_request_that_is_none_is_named(folder, tmp_path, request_):
-    file = tmp_path / "results" / "masking_ratio" / "smoke-123456" / "request.json"
-    file.parent.mkdir(parents=True)
-    file.write_text(request_)
-    with pytest.raises(ConfigError, match=naming("masking_ratio/smoke-123456", "request.json")):
-        publishing.republish(tmp_path / "results")
-
-
-def test_publishing_a_study_leaves_its_page_as_rebuilding_does(folder, tmp_path):
-    results = tmp_path / "results"
-    for name in ("tiny", "masking_ratio"):
-        finished(name, "smoke", results).publish()
-    pages = [results / name / "smoke" / "table.csv" for name in ("tiny", "masking_ratio")]
-    at_once = [page.read_bytes() for page in pages]
-    pages[1].unlink()
-    publishing.republish(results)
-    assert [page.read_bytes() for page in pages] == at_once
-    pages[0].write_text("not, a table\n1,2\n")
-    Study("tiny", "smoke", results_dir=results).publish()
-    assert pages[0].read_bytes() == at_once[0]
-
-
-def test_files_that_earlier_versions_wrote_go_with_the_next_page(folder, tmp_path):
-    study = finished("masking_ratio", "smoke", tmp_path / "results")
-    study.publish()
-    before = {path.name for path in study.folder.iterdir()}
-    for name in ("runs.csv", "table.tex", "claims.tex", "probes.tex", "own.tex"):
-        (study.folder / name).write_text("old numbers")
-    study.publish()
-    assert {path.name for path in study.folder.iterdir()} == before | {"own.tex"}
 
 
 def test_cells_of_equal_scores_are_compared(folder, tmp_path):

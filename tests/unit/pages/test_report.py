@@ -1,8 +1,6 @@
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 
 import pytest
@@ -10,16 +8,11 @@ import pytest
 from ablations.pages import publishing, report
 from ablations.planning import grids
 from ablations.planning.plan import run_states
-from ablations.schema.scale import Scale
 from lightning_modules.config import ConfigError
-from lightning_modules.places import project
-from tests.depth import some
-from tests.unit.core.test_formatting import HOSTILE
 from tests.unit.synthetic import (
     RATE,
     make_cell,
     make_claim,
-    make_depths,
     make_failure,
     make_grid,
     make_objectives,
@@ -43,14 +36,6 @@ def published(drawn, tmp_path):
     made, written = drawn
     folder = shutil.copytree(made, tmp_path / "masking_ratio" / "laptop")
     return folder, {name: folder / path.name for name, path in written.items()}
-
-
-def test_a_folder_has_tables_verdicts_figures_and_a_page(published):
-    folder, written = published
-    stems = ("table", "claims", "equal_compute", "alignment", "seeds")
-    names = {f"{stem}.{end}" for stem in stems for end in ("md", "csv", "json")}
-    names |= {"knob.svg", "curves.svg", "alignment.svg", "README.md", "page.json"}
-    assert {path.name for path in folder.iterdir()} == set(written) == names
 
 
 def test_the_page_says_which_runs_are_stale_and_what_to_do(tmp_path):
@@ -136,48 +121,6 @@ def test_without_data_no_figure_is_written_and_an_old_one_goes(published):
     assert "![" not in page
 
 
-def test_publishing_again_changes_no_byte(published, tmp_path):
-    folder, _ = published
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    grid, cells, records = make_study()
-    publish_page(make_plan(grid, cells), dict(reversed(records.items())), folder)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-
-
-SCRIPT = """
-import random, sys
-from pathlib import Path
-from tests.unit.synthetic import make_plan, make_study, publish_page
-grid, cells, records = make_study()
-order = list(records)
-random.shuffle(order)
-publish_page(make_plan(grid, cells), {id: records[id] for id in order}, Path(sys.argv[1]))
-"""
-
-
-@pytest.mark.slow
-def test_bytes_do_not_depend_on_the_surroundings(published, tmp_path):
-    """Those of this process, and of one with another locale, time zone, hash seed and order of records."""
-    folder, _ = published
-    changes = {"PYTHONHASHSEED": "77", "TZ": "Asia/Tokyo", "LC_ALL": "de_DE.UTF-8", "LANG": "de_DE.UTF-8"}
-    environment = {**os.environ, **changes, "PYTHONPATH": str(project())}
-    other = tmp_path / "other"
-    subprocess.run([sys.executable, "-c", SCRIPT, str(other)], check=True, env=environment, cwd=tmp_path)
-    here, elsewhere = ({path.name: path.read_bytes() for path in place.iterdir()} for place in (folder, other))
-    assert len(here) == 20
-    assert elsewhere == here
-
-
-def test_the_executed_notebook_is_linked_where_there_is_one(published):
-    folder, _ = published
-    grid, cells, records = make_study()
-    assert "notebook" not in (folder / "README.md").read_text()
-    (folder / "notebook.ipynb").write_text("{}")
-    publish_page(make_plan(grid, cells), records, folder)
-    assert "[notebook.ipynb](notebook.ipynb)" in (folder / "README.md").read_text()
-    assert (folder / "notebook.ipynb").read_text() == "{}"
-
-
 @pytest.mark.parametrize("share", [0, 0.5, 1])
 def test_an_executed_notebook_of_fewer_runs_is_called_so(published, share):
     """As after ``ablations run --no-notebook``, which trains further runs and leaves the notebook as it is."""
@@ -201,21 +144,6 @@ def test_the_text_of_a_grid_is_shown_as_the_markdown_that_it_is(tmp_path):
     page = (tmp_path / "README.md").read_text()
     assert page.replace(f"## About\n\n{about}\n\n", "") == before
     assert page.index("**Answer:**") < page.index(about) < page.index("## Results")
-
-
-def test_combinations_left_out_are_listed_with_their_reasons(tmp_path):
-    grid, cells, records = make_study()
-    excluded = (({"model.num_layers": 8}, "too slow"),)
-    publish_page(make_plan(grid, cells, excluded=excluded), records, tmp_path)
-    assert "* Left out: num_layers 8: too slow." in (tmp_path / "README.md").read_text()
-
-
-def test_stand_ins_are_listed(tmp_path):
-    grid, cells, records = make_depths()
-    publish_page(make_plan(grid, cells), records, tmp_path)
-    page = (tmp_path / "README.md").read_text()
-    assert "num_layers: 1 for 3, 2 for 6, 4 for 12." in page
-    assert "| num_layers 4, own (for 12) against num_layers 1, own (for 3) in " in page
 
 
 def test_fine_tunings_are_counted_and_shared_runs_once(tmp_path):
@@ -255,28 +183,6 @@ def test_the_index_lists_every_page(tmp_path):
     assert report.index(tmp_path).read_text() == text
 
 
-def test_an_index_of_nothing_is_a_page(tmp_path):
-    assert "No page has been published yet." in report.index(tmp_path).read_text()
-
-
-MARKUP = [text for text in HOSTILE if any(sign in text for sign in ("<", "$", "]("))]  # of a page, which is Markdown
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("text", [*MARKUP, *some((text for text in HOSTILE if text not in MARKUP), 2)])
-def test_hostile_words_stay_words(text, tmp_path):
-    claim = make_claim(statement=text, source=text, proxy=text, published_metric=text)
-    grid, cells, records = make_study(question=text, paper=text, claims=[claim])
-    publish_page(make_plan(grid, cells, excluded=(({text: text}, text),)), records, tmp_path / "g" / "s")
-    for page in (tmp_path / "g" / "s" / "README.md", report.index(tmp_path)):
-        content = page.read_text()
-        assert "<script" not in content
-        assert "](javascript" not in content
-        assert not re.search(r"(?<!\\)\$", content)
-    card = json.loads((tmp_path / "g" / "s" / "page.json").read_text())
-    assert card["question"] == text
-
-
 def test_pages_are_rebuilt_without_the_data_of_other_scales(tmp_path, monkeypatch):
     """The official tasks of the paper scale are neither pinned nor at hand; a page of theirs is not passed over."""
     ladder = {"albert_size_ladder": grids.available()["albert_size_ladder"]}
@@ -286,40 +192,6 @@ def test_pages_are_rebuilt_without_the_data_of_other_scales(tmp_path, monkeypatc
     (tmp_path / "albert_size_ladder/paper").mkdir(parents=True)
     with pytest.raises(ConfigError, match=r"SQuAD 1\.1 was not found"):
         publishing.republish(tmp_path)
-
-
-def test_what_a_scale_cannot_show_stands_before_everything_but_the_answer(tmp_path, monkeypatch):
-    grid, cells, records = make_study()
-    monkeypatch.setattr(report.scales, "has_recipe", lambda scale: False)
-    pages = []
-    for caveat, own in (
-        ("", ""),
-        ("heads are blind beyond | ten words", ""),
-        ("", "one epoch"),
-        ("blind", "one epoch"),
-    ):
-        monkeypatch.setattr(report.scales, "caveat", {grid.name: "", "laptop": caveat}.get)
-        stated = grid.model_copy(update={"scales": {**grid.scales, "laptop": Scale(caveat=own)}})
-        publish_page(make_plan(stated, cells), records, tmp_path)
-        pages.append((tmp_path / "README.md").read_text(encoding="utf-8"))
-    plain, cautious, *of_grid = pages
-    assert "**Caution:** one epoch\n" in of_grid[0]
-    assert "**Caution:**\n\n* Blind\n* One epoch\n" in of_grid[1]
-    assert "Caution" not in plain
-    assert cautious.index("**Answer:**") < cautious.index("heads are blind") < cautious.index("Grid `")
-    assert cautious.replace("**Caution:** heads are blind beyond \\| ten words\n\n", "") == plain
-
-
-@pytest.mark.parametrize(
-    ("chosen", "says"),
-    [({}, "by the same recipe"), ({"optimizer.peak_lr": 1e-3}, "Each cell has the peak_lr that its own search chose")],
-)
-def test_the_recipe_is_the_same_but_for_what_a_search_chose(tmp_path, chosen, says):
-    grid, cells, records = make_study()
-    publish_page(make_plan(grid, [cell.model_copy(update={"chosen": chosen}) for cell in cells]), records, tmp_path)
-    page = (tmp_path / "README.md").read_text(encoding="utf-8")
-    assert says in page
-    assert ("by the same recipe" in page) == (not chosen)
 
 
 @pytest.mark.parametrize(("margin", "settled"), [(2.0, True), (1e-6, False)])

@@ -44,12 +44,6 @@ def runs(results):
     return pd.concat([pd.read_csv(table, keep_default_na=False) for table in tables], ignore_index=True)
 
 
-def test_the_page_says_how_to_get_it(results):
-    page = (results / "masking_ratio" / "laptop" / "README.md").read_text()
-    for notation in ("csv", "tex"):
-        assert f"`ablations show masking_ratio --scale laptop --format {notation}`" in page
-
-
 def test_each_record_is_read_once(tmp_path, monkeypatch):
     count = len(finished.records(tmp_path, "masking_ratio").files())
     known = grids.available()

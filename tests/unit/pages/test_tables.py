@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-from ablations.claims import judging
 from ablations.core.estimates import linear
 from ablations.core.formatting import difference_text
 from ablations.core.moderation import moderated
@@ -17,7 +16,6 @@ from ablations.schema.run import Run
 from lightning_modules.config import ConfigError
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.zero_shot.settings import Measurement
-from tests.unit.core.test_formatting import HOSTILE
 from tests.unit.synthetic import (
     COUNTED,
     EFFECTS,
@@ -26,7 +24,6 @@ from tests.unit.synthetic import (
     Kept,
     losses,
     make_cell,
-    make_claim,
     make_depths,
     make_failure,
     make_grid,
@@ -93,18 +90,6 @@ def test_counted_words_stand_beside_models_on_the_same_tokens(frame, scores, sho
     assert [round(found.value, 3) for found in measured.of(measured.cells[0], BAR).values()] == [float(shown)] * 2
 
 
-def test_rows_ascend_and_names_keep_the_order_of_the_plan():
-    pairs = [("sinusoidal", 4), ("sinusoidal", 2), ("learned", 4), ("learned", 2)]
-    cells = [make_cell({"model.positions": name, LAYERS: n}, 1) for name, n in pairs]
-    rows = rows_of(make_grid(baseline={}, published=[]), cells, {})
-    assert [(row["positions"], row["num_layers"]) for row in rows] == [
-        ("sinusoidal", "2"),
-        ("sinusoidal", "4"),
-        ("learned", "2"),
-        ("learned", "4"),
-    ]
-
-
 def test_differences_pool_the_noise_of_all_cells():
     cells = [make_cell({RATE: rate}, 2) for rate in (0.15, 0.3, 0.4, 0.8)]
     records = {}
@@ -165,14 +150,6 @@ def test_runs_that_counting_beats_are_at_the_floor(tmp_path):
     assert summary(Measurements(grid, cells, kept))["floor"][0] == 2
 
 
-def test_no_records_is_a_table_of_nothing():
-    grid, cells, _ = make_study()
-    rows = rows_of(grid, cells, {})
-    assert {row["runs"] for row in rows} == {"0 of 5"}
-    assert {row["held-out loss (nats)"] for row in rows} == {"5 not run"}
-    assert {row["not done"] for row in rows} == {"5 not run"}
-
-
 def test_a_missing_metric_is_missing_for_that_seed_only():
     grid, cells, records = make_study()
     run = cells[3].runs[2]
@@ -221,55 +198,8 @@ def test_the_csv_has_the_numbers_themselves(tmp_path):
     assert rows[3]["published MNLI"] == "84.5"
 
 
-def test_hostile_names_go_through_every_format(tmp_path):
-    cells = [make_cell({"model.positions": name}, 2, label=name) for name in HOSTILE]
-    records = {run.id: make_failure(run, detail=HOSTILE[i]) for i, cell in enumerate(cells) for run in cell.runs}
-    records |= losses(cells[0], [4.0, 4.1])
-    claim = make_claim(statement=HOSTILE[0], source=HOSTILE[1], proxy=HOSTILE[3], published_metric=HOSTILE[9])
-    grid = make_grid(axes={"model.positions": HOSTILE}, baseline={}, published=[], claims=[claim], question=HOSTILE[0])
-    for name, sheets in (
-        ("table", tables.results(Measurements(grid, cells, records))),
-        ("claims", tables.claims(judging.verdicts(Measurements(grid, cells, records)))),
-    ):
-        paths = tables.write(tmp_path, name, sheets)
-        assert "<script" not in paths["md"].read_text()
-        with paths["csv"].open(newline="") as stream:
-            rows = list(csv.reader(stream))
-        assert {len(row) for row in rows} == {len(rows[0])}
-        assert not any(cell[:1] in ("=", "@", "+") for row in rows for cell in row)
-        assert "\\write" not in tables.rendered(sheets, "tex")
-
-
-def test_claims_have_their_numbers_and_their_runs(tmp_path):
-    grid, cells, records = make_study()
-    paths = tables.write(tmp_path, "claims", tables.claims(judging.verdicts(Measurements(grid, cells, records))))
-    with paths["csv"].open(newline="") as stream:
-        (row,) = csv.DictReader(stream)
-    assert row["verdict"] == "contradicts"
-    assert float(row["effect"]) < 0
-    assert float(row["low"]) < float(row["effect"]) < float(row["high"]) < 0
-    assert row["published"] == "MNLI 84.5 against 84.2 %, +0.3"
-    assert len(json.loads(paths["json"].read_text())["claims"][0]["sides"][0]) == 5
-    assert (row["direction"], row["size"], row["margin"]) == ("negative", "beyond", "0.02")
-    assert float(row["error over runs"]) > 0
-
-
 def curve(tokens, values):
     return {"curve": {"tokens": tokens, "heldout.loss": values}}
-
-
-@pytest.mark.parametrize(
-    ("changes", "size"),
-    [
-        ({}, "beyond 0.02 nats"),
-        ({"relation": "ratio", "ratio": 1.2, "published": {}}, "inside 1.2"),
-        ({"relation": "spread", "published": {}}, ""),
-    ],
-    ids=["margin", "ratio", "no margin"],
-)
-def test_a_size_is_told_with_what_the_effect_is_held_against(changes, size):
-    sheet, _, _ = tables.claims(judging.verdicts(Measurements(*make_study(claims=[make_claim(**changes)]))))
-    assert sheet.rows[0][sheet.headings.index("size")] == size
 
 
 def test_tokens_to_reach_a_loss_are_read_off_the_curve():
@@ -285,17 +215,6 @@ def test_tokens_to_reach_a_loss_are_read_off_the_curve():
     assert list(found["reached"]) == [2, 1]
     assert list(found["done"]) == [2, 2]
     assert math.isnan(found["mean"][1])  # one run never got there
-
-
-def test_the_frame_has_one_row_a_run():
-    grid, cells, records = make_study()
-    records[cells[0].runs[0].id] = make_failure(cells[0].runs[0])
-    del records[cells[0].runs[1].id]
-    runs = summaries.runs(Measurements(grid, cells, records))
-    assert len(runs) == 25
-    assert list(runs["outcome"][:3]) == ["diverged", "not run", "done"]
-    assert runs["heldout.loss"].isna().sum() == 2
-    assert list(runs[RATE].unique()) == list(EFFECTS)
 
 
 # --- tasks, simple methods, stand-ins
@@ -319,24 +238,6 @@ def test_simple_methods_stand_below_the_cells_with_a_range_where_texts_differ():
     assert (majority["accuracy on swapped pairs"], majority["RTE accuracy"]) == ("0.500", "0.527 to 0.600")
 
 
-def test_tasks_have_columns_where_they_are_planned():
-    grid, cells, records = make_objectives()
-    sheets = tables.results(Measurements(grid, cells, records))
-    for sheet in sheets[:2]:
-        assert not any("CoLA" in heading or "cola" in heading for heading in sheet.headings)
-    assert any(heading.startswith("rte.accuracy mean") for heading in sheets[1].headings)
-    notes = " ".join(sheets[0].notes)
-    # the baseline, pairs, has no head for swapped pairs: its differences are those of what it has
-    assert "Minus baseline: RTE accuracy of the row minus that of the baseline (pairs)" in notes
-    place = sheets[0].headings.index("minus baseline")
-    assert sheets[0].headings[place - 1] == "RTE accuracy"
-    assert "are left out" not in notes
-    without = [cell.model_copy(update={"finetunings": ()}) for cell in cells]
-    headings = tables.results(Measurements(grid, without, records))[0].headings
-    assert "RTE accuracy" not in headings
-    assert "accuracy on swapped pairs" in headings
-
-
 def test_scores_of_a_task_are_those_of_its_fine_tunings():
     grid, cells, records = make_objectives()
     del records[cells[3].finetunings[0].id]
@@ -353,14 +254,6 @@ def test_scores_of_a_task_are_those_of_its_fine_tunings():
     last = runs[runs["objective"] == "pairs, SOP"]
     assert last["rte.accuracy"].isna().sum() == 2
     assert last["rte.accuracy"].mean() == pytest.approx(numbers["rte.accuracy mean"])
-
-
-def test_published_values_come_from_several_tables():
-    rows = rows_of(*make_objectives())
-    sop = [row["published: SOP acc pairs from SQuAD and RACE dev (%)"] for row in rows]
-    assert sop == ["–", "53.3", "52.0", "86.5", "–", "–", "–"]
-    mnli = [row["published: MNLI-m dev (%)"] for row in rows]
-    assert mnli == ["–", "83.9", "84.4", "–", "–", "–", "–"]
 
 
 def test_published_values_stand_beside_their_stand_ins():

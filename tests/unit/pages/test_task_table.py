@@ -81,24 +81,7 @@ def test_the_vote_is_that_of_the_answers(study):
     assert found == {name: METRICS[name].of(labels, chosen) for name in ("matthews", "accuracy")}
 
 
-def test_options_are_voted_on_too():
-    cell = synthetic.make_cell({synthetic.LAYERS: 2}, seeds=3, task="race_middle")
-    labels = np.array([0, 1, 2, 3])
-    given = [np.array([0, 1, 0, 1]), np.array([0, 2, 2, 1]), np.array([3, 1, 2, 2])]
-    records = [tuned(cell, seed, labels, answers, "race_middle") for seed, answers in enumerate(given)]
-    assert ensemble(TASKS["race_middle"], records) == {"accuracy": 0.75}
-
-
 def test_votes_need_two_seeds_and_classes(study):
     _, records, _, _ = study
     assert ensemble(TASKS["cola"], list(records.values())[:1]) == {}
     assert ensemble(TASKS["stsb"], list(records.values())) == {}
-
-
-def test_nothing_tuned_makes_no_table():
-    cell = synthetic.make_cell({synthetic.LAYERS: 2}, seeds=2)
-    assert per_task(Measurements(synthetic.make_grid(), [cell], {})) is None
-    assert (
-        per_task(Measurements(synthetic.make_grid(), [synthetic.make_cell({synthetic.LAYERS: 2}, task="cola")], {}))
-        is None
-    )

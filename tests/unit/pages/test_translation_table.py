@@ -95,13 +95,3 @@ def test_other_sentences_are_not_paired(study):
     counts["bleu"] = pack(other.T.ravel())
     reading, _, _ = translation_table.scores(Measurements(study.grid, study.cells, kept))
     assert rows(reading)["dot"]["minus the baseline"] == ""
-
-
-def test_five_sources_are_shown_with_the_translations_of_both_sides_of_the_first_claim(study):
-    sheet, _, trace = translation_table.shown(Measurements(study.grid, study.cells, records(study)))
-    assert [row[0] for row in sheet.rows] == ["source", "reference", "dot", "no attention"] * 5
-    assert sheet.rows[0][1] == text().sources[0]
-    assert [one["cell"] for one in trace["shown"]] == ["dot", "no attention"]
-    (run,) = trace["shown"][0]["runs"]
-    kept = records(study).files[run]["translations"]["shown"]
-    assert [row[1] for row in sheet.rows[2::4]] == [one["translation"] for one in kept]

@@ -5,15 +5,11 @@ import re
 import pytest
 
 from ablations.claims import judging
-from ablations.core.formatting import Sheet
 from ablations.measurements.measurements import Measurements
 from ablations.pages import judged, verdict_table
-from lightning_modules.places import project
 from tests.unit.synthetic import RATE, make_claim, make_plan, make_study, publish_page
 
 PROXY = "the loss in place of MNLI"
-RESULTS = project() / "results"
-PAGES = sorted(RESULTS.glob("*/*/page.json"))
 
 
 def claims(*ids):
@@ -60,25 +56,3 @@ def test_a_scale_for_tests_has_the_numbers_and_no_verdict(measured, tmp_path):
         text = path.read_text()
         assert not re.search(r"\*\*(Yes|No)\.\*\*|replicate|contradict", text), path.name
     assert "2 not judged" in (tmp_path / "README.md").read_text()
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: "/".join(path.parts[-3:-1]))
-def test_no_table_of_a_page_is_wider_than_eight_columns(page):
-    text = (page.parent / "README.md").read_text(encoding="utf-8")
-    heads = [line for line in text.splitlines() if re.fullmatch(r"(\| :?-+:? )+\|", line)]
-    assert heads
-    assert max(head.count("|") - 1 for head in heads) <= 8
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: "/".join(path.parts[-3:-1]))
-def test_no_paragraph_of_verdicts_is_said_twice(page):
-    text = (page.parent / "README.md").read_text(encoding="utf-8").partition("## Verdicts")[2].partition("\n## ")[0]
-    said = [re.sub(r"\([\d, to]+\)", "", line) for line in text.splitlines() if line.startswith("* ")]
-    assert len(said) == len(set(said))
-
-
-def test_a_narrow_table_keeps_names_and_what_matters_in_order():
-    sheet = Sheet(("name", *"abcdef"), [("x", *range(6))], left=1, brief=("e", "a"))
-    assert sheet.narrow(4).headings == ["name", "a", "b", "e"]
-    assert sheet.narrow(4).rows == [["x", 0, 1, 4]]
-    assert sheet.narrow(9).headings == list(sheet.headings)

@@ -53,22 +53,6 @@ def test_the_better_side_comes_first_whatever_the_paper_puts_first(tmp_path):
     assert (claim.relation, claim.published) == (">", {"a": 93.3, "b": 92.8})
 
 
-def test_a_hypothesis_needs_no_source(tmp_path):
-    (claim,) = read(tmp_path, f"id: ours.more, statement: More is more., {OURS}, {SIDES}")
-    assert (claim.claim, claim.source, claim.origin) == ("", "", "own hypothesis")
-
-
-def test_an_unknown_claim_is_answered_with_the_nearest_and_a_count(tmp_path):
-    known = with_parts()
-    for name in ("mask15.r.40_gt_15", "my.own.idea", "x"):
-        with pytest.raises(ConfigError) as found:
-            read(tmp_path, f"claim: {name}, {OURS}, {SIDES}")
-        (line,) = str(found.value).splitlines()
-        assert str(len(known)) in line
-        assert 1 <= sum(id in line for id in known) <= 3, "the nearest, not all"
-        assert len(line) < 400
-
-
 def test_a_hypothesis_states_itself(tmp_path):
     (claim,) = read(tmp_path, f"id: ours.more, statement: More is more., source: this project, {OURS}, {SIDES}")
     assert (claim.id, claim.claim, claim.published) == ("ours.more", "", {})
@@ -112,14 +96,6 @@ def test_printed_values_belong_to_the_sides_that_are_asked(tmp_path):
         read(tmp_path, f"claim: mask15.r.peak_then_decline, relation: ordering, {OURS}, sides: [{THREE}]")
 
 
-@pytest.mark.parametrize("claims", ["  - 3\n", "  none\n", ""])
-def test_claims_of_the_wrong_shape_are_told_as_such(tmp_path, claims):
-    file = tmp_path / "g.yaml"
-    file.write_text(GRID + claims, encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"g.yaml:1\d: claims"):
-        grids.read(file)
-
-
 @pytest.mark.parametrize(
     ("control", "message"),
     [
@@ -144,9 +120,3 @@ def test_a_positive_control_is_a_cell_with_something_to_be_above(tmp_path, contr
     with pytest.raises(ConfigError) as found:
         read(tmp_path, f"claim: {ID}, {OURS}, {SIDES}, positive_control: {control}")
     assert any(message.fits(str(problem)) for problem in found.value.problems), found.value
-
-
-def test_a_positive_control_may_be_below_the_bigram_baseline(tmp_path):
-    at = "{at: {objectives.mlm.masking.rate: 0.4}}"
-    (claim,) = read(tmp_path, f"claim: {ID}, {OURS}, {SIDES}, positive_control: {at}")
-    assert claim.positive_control.at == {"objectives.mlm.masking.rate": 0.4}

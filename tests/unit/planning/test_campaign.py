@@ -70,18 +70,6 @@ def test_a_bad_row_is_told_with_its_line_and_the_nearest_word(tmp_path, file, ro
     assert names(problem.message, *said), problem
 
 
-def test_all_bad_rows_are_told_at_once_and_a_file_without_rows_is_none(tmp_path, file):
-    path = queue(tmp_path, "grid: none, scale: smoke", f"grid: {file}, scale: none", "grid: none, scale: none")
-    with pytest.raises(ConfigError) as raised:
-        campaign.planned(path, Records(tmp_path / "results").snapshot())
-    assert [problem.path.partition(": ")[0] for problem in raised.value.problems] == [
-        f"queue.yaml:{line}" for line in (2, 3, 4)
-    ]
-    path.write_text("- grid: none")
-    with pytest.raises(ConfigError, match="rows:"):
-        campaign.planned(path, Records(tmp_path / "results").snapshot())
-
-
 def test_a_second_look_waits_for_the_first_and_its_words_do_not(tmp_path, file):
     records, row = Records(tmp_path / "results"), f"grid: {file}, scale: smoke, look: 2"
 
@@ -121,7 +109,3 @@ class TestSlices:
         assert whole.sliced({RATE: [0.15, 0.4]}).claims == ["less"]
         assert whole.sliced({RATE: [0.15, 0.8]}).claims == ["task"]
         assert whole.sliced({RATE: [0.15, 0.8], "tasks": []}).claims == []
-
-    def test_no_cell_is_no_part(self, file):
-        with pytest.raises(ConfigError, match="no cell has"):
-            plan(grids.read(file), "smoke").sliced({RATE: 0.5})

@@ -94,11 +94,3 @@ def test_a_wrong_grid_is_refused_each_time(tmp_path):
     for _ in range(2):
         with pytest.raises(ConfigError, match="Did you mean 'seeds'"):
             read(file)
-
-
-def test_a_cache_that_cannot_be_written_is_done_without(counted, tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "file" / "cache"))
-    file = tiny.grid(tmp_path)
-    assert read(file) == read(file)
-    assert len(counted) == 2

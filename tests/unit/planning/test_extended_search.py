@@ -10,10 +10,9 @@ from ablations.planning.plan import plan
 from ablations.planning.search import beyond, combinations, farthest
 from ablations.running import estimate
 from ablations.schema.grid import Search
-from ablations.study import Study
 from lightning_modules.config import ConfigError
 from tests.messages import naming
-from tests.unit.planning.test_search import GOOD, LR, RATE, SEARCH, put, read, search_with, written
+from tests.unit.planning.test_search import GOOD, LR, RATE, SEARCH, put, read, search_with
 
 EXTENDED = SEARCH.replace("seeds: 2", "seeds: 2\n  extend: 2")
 STEPS = "finetuning.steps"
@@ -151,22 +150,3 @@ def test_of_two_knobs_one_goes_on_while_the_other_stays():
 def test_what_cannot_go_on_is_refused_with_its_place(tmp_path, search, where):
     with pytest.raises(ConfigError, match=naming(where)):
         read(tmp_path, search)
-
-
-def test_one_call_makes_all_phases(tmp_path, monkeypatch):
-    from ablations.running import execute as executing
-
-    study = Study(written(tmp_path, EXTENDED), "smoke", results_dir=tmp_path / "results")
-    records = Records(tmp_path / "results")
-    phases = []
-
-    def made(found, *_, **__):
-        phases.append(len(found.pending))
-        finish(records, found, best=2e-2)
-        for run in found.pending:
-            put(records, run, 5.0) if run.seed < 1000 else None
-        return executing.Summary()
-
-    monkeypatch.setattr(executing, "execute", made)
-    study.run("inline")
-    assert phases == [12, 4, 4, 4]  # three rates; two beyond the end, one after the other; the evaluation

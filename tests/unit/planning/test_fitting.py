@@ -55,11 +55,6 @@ def test_what_does_not_fit_is_named_where_it_is_written(tmp_path, lines, tasks, 
     assert [(line, words in text) for line, text in found] == [(place, True)], found
 
 
-def test_a_task_may_keep_the_usual_rows(tmp_path):
-    lines = "  finetuning.layout: extract\n  finetuning.squad1.layout: cls_sep\n"
-    assert said(tmp_path, lines, "[rte, squad1]") == []
-
-
 def test_a_masked_model_has_no_language_model_to_go_on_with(tmp_path):
     path = tiny.grid(tmp_path, extra="tasks: [rte]\n")
     path.write_text(path.read_text().replace("set:\n", "set:\n  finetuning.auxiliary_lm: 0.5\n"))

@@ -6,7 +6,6 @@ from ablations.claims import judging
 from ablations.measurements.measurements import Measurements
 from ablations.planning import grids
 from ablations.planning.plan import plan
-from ablations.study import Study
 from lightning_modules.config import ConfigError
 from tests import tiny
 from tests.unit.synthetic import RATE, make_record
@@ -45,11 +44,6 @@ def test_a_claim_that_is_judged_alone_pays_for_no_other(tmp_path):
     assert alone["less"].adjusted.level < both["less"].adjusted.level
 
 
-def test_another_scale_judges_all(tmp_path):
-    file = of(tmp_path, "[less]")
-    assert [claim.id for claim in plan(grids.read(file), "laptop").grid.claims] == ["less", "more"]
-
-
 def test_which_claims_are_judged_moves_no_run(tmp_path):
     every = [run.id for run in plan(grids.read(of(tmp_path)), "smoke").runs]
     assert [run.id for run in plan(grids.read(of(tmp_path, "[more]")), "smoke").runs] == every
@@ -75,17 +69,3 @@ def test_an_answer_rests_on_claims_that_are_judged(tmp_path):
     with pytest.raises(ConfigError) as failure:
         grids.read(file)
     assert "given.more" in str(failure.value)
-
-
-def test_page_and_plan_name_the_claims_that_are_judged(tmp_path):
-    study = Study(str(of(tmp_path, "[more]")), "smoke", results_dir=tmp_path / "results")
-    shown = [str(study.power()), str(study.hypotheses())]
-    for cell in study.resolve().cells:
-        for run in cell.runs:
-            study.records.put(make_record(run, 4.0 + cell.values[RATE] + 0.01 * run.seed))
-    study.publish()
-    shown.append((study.folder / "README.md").read_text())
-    for text in shown:
-        (line,) = (line for line in text.splitlines() if "`more` alone" in line)
-        assert "less" not in line
-    assert " alone" not in str(Study(str(of(tmp_path)), "smoke", results_dir=tmp_path / "results").power())

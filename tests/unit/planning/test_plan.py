@@ -1,10 +1,7 @@
 """Plans: which cells, which runs in which order, how they stand, what they cost."""
 
 import cProfile
-import json
 import pstats
-import subprocess
-import sys
 
 import pytest
 
@@ -52,17 +49,6 @@ def more_axes(lines, extra=""):
 def finish(records, run, outcome="done", **changes):
     settings = {"cost": {"flops": 4e10, "seconds": 20.0}, "provenance": {"device": "cpu"}, **changes}
     return records.put(Record(id=run.id, kind=run.kind, config=run.to_dict(), outcome=outcome, **settings))
-
-
-def test_cells_of_one_axis(tmp_path):
-    found = plan(read(tmp_path), "smoke")
-    assert [cell.label for cell in found.cells] == ["rate=0.15", "rate=0.4"]
-    assert found.baseline is found.cells[0]
-    assert found.cells[1].system.get(RATE) == 0.4
-    assert found.cells[1].system.training.steps == 12
-    assert [run.seed for run in found.cells[1].runs] == [0, 1]
-    assert found.counts == {"missing": 4}
-    assert found.folder_name == "smoke"
 
 
 def test_runs_go_seed_by_seed_and_the_baseline_goes_first(tmp_path):
@@ -258,14 +244,6 @@ def test_time_and_disk_are_estimated(tmp_path):
     assert table["parameters"].nunique() == 1
 
 
-def test_what_a_run_takes_besides_its_steps_is_in_the_estimate():
-    """Workers start once, for about five seconds; then each run takes a fraction of one besides its steps."""
-    smoke = plan(grids.read("masking_ratio"), "smoke")
-    assert len(smoke.pending) == 10
-    assert 5 + 2 / smoke.slots < smoke.seconds < 10 + 20 / smoke.slots
-    assert plan(grids.read("masking_ratio"), "laptop").seconds > 100 * smoke.seconds
-
-
 def test_runs_of_a_second_do_not_tell_the_speed(tmp_path):
     grid, records = read(tmp_path), Records(tmp_path / "results")
     first, second, *_ = plan(grid, "smoke", records=records).runs
@@ -333,30 +311,6 @@ def test_the_work_of_a_plan_grows_with_its_cells_and_no_faster(tmp_path):
     a_cell = (calls[8] - calls[4]) / 400
     assert a_cell < 2300
     assert a_cell < 1.1 * (calls[4] - calls[2]) / 200
-
-
-@pytest.mark.slow
-def test_plans_are_the_same_in_every_process(tmp_path):
-    file = tiny.grid(tmp_path)
-    code = (
-        "import sys, json; from ablations.planning import grids; from ablations.planning.plan import plan;"
-        "found = plan(grids.read(sys.argv[1]), 'smoke');"
-        "print(json.dumps([[c.label for c in found.cells], [r.id for r in found.runs]]))"
-    )
-    here = plan(grids.read(file), "smoke")
-    told = subprocess.run(
-        [sys.executable, "-c", code, str(file)],
-        env={**tiny.environment(tmp_path), "PYTHONHASHSEED": "7"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert json.loads(told.stdout) == [[c.label for c in here.cells], [r.id for r in here.runs]]
-
-
-def test_a_run_of_a_plan_is_a_plain_value(tmp_path):
-    run = plan(read(tmp_path), "smoke").runs[0]
-    assert Run.read(json.loads(json.dumps(run.to_dict()))) == run
 
 
 def test_a_knob_that_arms_set_can_be_set_where_these_are_left_out():

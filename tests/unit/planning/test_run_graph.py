@@ -181,8 +181,3 @@ def test_records_of_other_numerics_make_children_stale(tmp_path):
 def test_impossible_chains_are_refused(changes, message):
     with pytest.raises(ConfigError, match=message):
         SYSTEMS["roberta_base"].but(**changes)
-
-
-def test_an_impossible_chain_of_a_grid_is_said_with_its_cell(tmp_path):
-    with pytest.raises(ConfigError, match=r"tiny\.yaml:\d+: .*warm_start \[2\]"):
-        read(tmp_path, knobs={LAYERS: 2, WARM: "[2]"})

@@ -1,18 +1,15 @@
 """A scale is one file for all grids: what is stronger than what, and what one new file does."""
 
 import shutil
-from unittest.mock import Mock
 
 import pytest
 
 from ablations.commands.checkpoints import _settings
-from ablations.pages import publishing
-from ablations.planning import filling, grids, scale_files, scales
+from ablations.planning import grids, scale_files, scales
 from ablations.planning.plan import plan
 from ablations.study import Study
 from lightning_modules.config import ConfigError
 from lightning_modules.systems import SYSTEMS
-from lightning_modules.tasks import pins as task_pins
 from tests import tiny
 from tests.messages import naming
 
@@ -126,12 +123,6 @@ def test_where_a_grid_has_no_entry_it_lends_that_for_the_scale_it_is_like(folder
     assert system.model.activation == "relu", "what the scale is like still holds"
 
 
-def test_a_grid_is_read_again_when_a_scale_has_changed(folder, tmp_path):
-    assert read(tmp_path, "  small:\n").scales["small"].base["model.dropout"] == 0.3
-    (folder / "small.yaml").write_text(SMALL.replace("0.3", "0.35"))
-    assert grids.read(tmp_path / "tiny.yaml").scales["small"].base["model.dropout"] == 0.35
-
-
 def test_a_scale_without_a_file_is_the_grids_own(folder, tmp_path):
     grid = read(tmp_path, "  mine: {description: of this grid, set: {model.dropout: 0.2}}\n")
     assert grid.scales["mine"].base == {}
@@ -211,18 +202,6 @@ def test_one_new_file_is_a_scale_of_every_grid(monkeypatch, tmp_path, name):
     assert [cell.printed for cell in study.resolve().cells] == [cell.printed for cell in smoke.cells]
 
 
-def test_a_page_at_a_scale_that_its_grid_does_not_list_is_rebuilt(folder, tmp_path, monkeypatch):
-    ladder = {"albert_size_ladder": grids.available()["albert_size_ladder"]}
-    monkeypatch.setattr(grids, "available", lambda *_: ladder)
-    monkeypatch.setattr(task_pins, "at_hand", lambda task: False)
-    asked = []
-    monkeypatch.setattr(publishing, "plan", lambda grid, scale, **_: asked.append(scale) or Mock(runs=[]))
-    (tmp_path / "results/albert_size_ladder/small").mkdir(parents=True)
-    publishing.republish(tmp_path / "results")
-    assert "small" in asked
-    assert "shorter" not in asked
-
-
 def test_checkpoints_are_fine_tuned_at_scales_that_say_how(folder):
     with pytest.raises(ConfigError, match=r"--scale: .*'shorter'.*'checkpoints:'"):
         _settings("rte", "shorter", {})
@@ -238,25 +217,3 @@ def test_a_checkpoint_is_not_asked_for_what_its_task_never_reads():
     with pytest.raises(ConfigError, match=r"finetuning\.reader: squad1 is answered from single positions"):
         _settings("squad1", "paper", {"finetuning.reader": "mean"})
     assert _settings("rte", "paper", {"finetuning.reader": "mean"}).reader == "mean"
-
-
-def test_the_projects_own_scales_for_checkpoints():
-    assert scales.checkpoints("paper") == {}
-    assert scales.checkpoints("smoke") == {"finetuning.epochs": 1, "finetuning.train_examples": 64}
-
-
-def test_bert_at_a_scale_has_its_text_and_size():
-    found = {name: filling.bert(name) for name in scales.available()}
-    assert found["smoke"].data.corpora == ("wikipedia-mini",)
-    for name, system in found.items():
-        knobs = scales.lineage(name)[0].set
-        for path, value in knobs.items():
-            if path.startswith("data.tokenizer.") or path == "format.sequence_length":
-                assert system.get(path) == value
-
-
-def test_a_caveat_is_about_the_models_that_have_what_it_names():
-    ours = SYSTEMS["bert_base"].but(**{"model.positions": "rotary", "model.norm": "pre"})
-    assert "rotary" in scales.caveat("laptop", [SYSTEMS["elmo"], ours])
-    assert not scales.caveat("laptop", [SYSTEMS["elmo"], SYSTEMS["transformer_base"]])
-    assert scales.caveat("laptop-wide", [ours])

@@ -4,8 +4,6 @@ import pytest
 
 from ablations.core import machine
 from ablations.core.store import Records
-from ablations.measurements.measurements import Measurements
-from ablations.pages import search_report
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.planning.search import score
@@ -211,23 +209,6 @@ def test_nothing_is_chosen_while_anything_is_unfinished(tmp_path, outcome):
     assert names(shown, f"waits for rate=0.15, peak_lr=0.001 search 1001 ({said})", "2 evaluation runs")
 
 
-@pytest.mark.parametrize(
-    ("losses", "said"),
-    [
-        (GOOD, ""),
-        ({**GOOD, 1e-3: (1.0, 1.0)}, "the lowest peak_lr tried, 0.001 (rate=0.15; rate=0.4)"),
-        ({**GOOD, 9e-3: (1.0, 1.0)}, "the highest peak_lr tried, 0.009 (rate=0.15; rate=0.4)"),
-    ],
-)
-def test_a_choice_at_the_end_of_the_search_is_said(tmp_path, losses, said):
-    grid, records = read(tmp_path), Records(tmp_path / "results")
-    search_with(records, plan(grid, "smoke"), losses)
-    notes = search_report.notes(grid, plan(grid, "smoke", records=records).cells)
-    ends = [note for note in notes if note.startswith("Chosen at an end of the search: ")]
-    assert len(ends) == bool(said)
-    assert all(said in end for end in ends)
-
-
 # --- fine-tuning
 
 
@@ -316,17 +297,6 @@ def test_other_knobs_of_trials_are_theirs_alone(tmp_path):
     for cell in plan(grid, "smoke").cells:
         assert {trial.system.optimizer.weight_decay for trial in cell.search} == {0.5}
         assert cell.awaited[0].system.optimizer.weight_decay != 0.5
-
-
-def test_plan_and_tables_say_what_trials_were_scored_on(tmp_path):
-    usual = "tasks: [rte]\n" + ON_TASK
-    study = Study(written(tmp_path, usual), "smoke", results_dir=tmp_path / "results")
-    cells = study.resolve().cells
-    sheet, _, _ = search_report.searches(Measurements(study.grid, cells, study.records))
-    notes = [study.about().text, *search_report.notes(study.grid, cells), *sheet.notes]
-    assert all(names(note, "training set", "10 %") for note in notes)
-    on_dev = written(tmp_path / "dev", usual.replace(f"  set: {{{SHARE}: 0.1}}\n", ""))
-    assert "training set" not in Study(on_dev, "smoke").about().text
 
 
 @pytest.mark.parametrize(

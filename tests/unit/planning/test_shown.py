@@ -6,7 +6,7 @@ from ablations.measurements.sides import one_text
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from lightning_modules.config import ConfigError, identity
-from lightning_modules.systems import ROBERTA_BASE, SYSTEMS
+from lightning_modules.systems import ROBERTA_BASE
 from tests import tiny
 
 FIRST = {"format.first_share": 0.75, "format.first_length": 8}
@@ -53,22 +53,10 @@ def test_the_first_steps_by_tokens_have_more_rows_and_as_many_tokens():
     assert curriculum.flops() < full.flops(), "attention is cheaper in short rows"
 
 
-def test_only_berts_recipe_has_a_curriculum():
-    with_one = {name for name, system in SYSTEMS.items() if system.format.first()}
-    assert with_one == {"bert_tiny", "bert_mini", "bert_small", "bert_medium", "bert_base", "bert_large"}
-    assert SYSTEMS["bert_base"].format.phases(1_000_000) == [(128, 900_000), (512, 100_000)]
-
-
 @pytest.mark.parametrize("idle", [{"format.first_length": 8}, {**FIRST, "format.first_length": 512}])
 def test_a_curriculum_without_shorter_sequences_is_none(idle):
     assert identity(ROBERTA_BASE.but(**idle).essence()) == identity(ROBERTA_BASE.essence())
     assert ROBERTA_BASE.but(**idle).format.phases(10) == [(512, 10)]
-
-
-def test_held_out_text_has_the_full_length():
-    system = ROBERTA_BASE.but(**FIRST)
-    assert system.format.heldout() == ROBERTA_BASE.format.heldout()
-    assert system.format.heldout().essence() == ROBERTA_BASE.format.heldout().essence()
 
 
 def test_a_share_without_a_length_says_what_is_missing():

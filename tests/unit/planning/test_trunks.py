@@ -29,12 +29,6 @@ def test_arms_share_one_trunk_a_seed(tmp_path):
     assert Run.pretraining(trunk.system, 0, trunk.fingerprints).id == trunk.id  # the plain run of these settings
 
 
-def test_fine_tunings_start_from_the_arm(tmp_path):
-    found = planned(tmp_path, knobs={START: TRUNK}, extra="tasks: [cola]\n")
-    trunk, arm, tuned = found.runs
-    assert (arm.start, tuned.start) == (trunk, arm)
-
-
 def test_searches_have_trunks_of_their_own_seeds(tmp_path):
     search = f"search:\n  axes: {{{PEAK}: [1.0e-3, 2.0e-3]}}\n  metric: heldout.loss\n"
     knobs = {START: f"{{training.steps: 25, {RATE}: 0.15, {PEAK}: 1.0e-3}}"}
@@ -55,15 +49,6 @@ def test_a_searched_knob_that_the_start_leaves_open_is_refused(tmp_path):
 def test_cells_of_different_trunks_are_refused_with_what_differs(tmp_path):
     with pytest.raises(ConfigError, match=rf"tiny\.yaml:4: set\.{START}: .*differ in {RATE}\. Name these"):
         read(tmp_path, rates="[0.15, 0.4]", knobs={START: "{training.steps: 25}"})
-
-
-def test_a_grid_may_hold_continued_and_plain_cells(tmp_path):
-    variants = f"variants:\n  from: {{trunk: {{{START}: {TRUNK}}}, scratch: {{training.steps: 37}}}}\n"
-    found = plan(
-        read(tmp_path, rates="[0.15, 0.4]", seeds=1, axes="  from: [trunk, scratch]\n", extra=variants), "smoke"
-    )
-    assert [bool(cell.system.continued_from) for cell in found.cells] == [True, True, False, False]
-    assert len(found.trunks) == 1
 
 
 @pytest.mark.parametrize(
@@ -100,15 +85,6 @@ def test_bad_starts_are_refused_at_their_line(tmp_path, start, place, message):
     (problem,) = raised.value.problems
     assert problem.path == f"tiny.yaml:4: {place}"
     assert message in problem.message
-
-
-def test_the_shape_is_named_by_the_knobs_that_make_it():
-    system = SYSTEMS["roberta_base"]
-    other = {"model.hidden_size": 96, "model.dropout": 0.3, "model.num_heads": 6}
-    with pytest.raises(ConfigError) as raised:
-        system.but(**{START: other})
-    assert [problem.path for problem in raised.value.problems] == ["training.start.model.hidden_size"]
-    assert system.but(**{START: {"model.dropout": 0.3}}).ancestor().model.dropout == 0.3
 
 
 def test_other_text_is_read_by_the_pieces_of_the_start_alone():
@@ -309,15 +285,6 @@ def test_a_scales_trunk_is_its_system_whatever_a_grid_varies(scale, tmp_path):
     system = trunk.system
     assert (system.training.steps, system.model.dropout, system.get(RATE)) == (25, 0.3, 0.15)
     assert system.model.hidden_size == 16, "what shapes the weights is the grid's"
-
-
-def test_a_start_of_ones_own_needs_no_trunk_of_the_scale(scale, tmp_path):
-    scale.write_text("description: x\nset: {format.sequence_length: 16}\n")
-    file = tiny.grid(tmp_path, rates="[0.15]", seeds=1)
-    entry = f"  smoke: {{set: {{{START}: {{training.steps: 25}}}}}}\n"
-    file.write_text(file.read_text().replace("  smoke: {description: seconds}\n", entry))
-    (trunk,) = plan(grids.read(file), "smoke").trunks
-    assert trunk.system.training.steps == 25
 
 
 def test_a_trunk_that_a_scale_does_not_have_is_refused(scale, tmp_path):

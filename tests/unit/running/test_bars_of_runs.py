@@ -84,12 +84,3 @@ def test_a_later_call_counts_what_finished_runs_lack_and_says_why_it_cannot(tmp_
     asked = len(counted[0])
     executed(tmp_path, records, seeds=2)
     assert len(counted[0]) == asked
-
-
-def test_a_run_that_failed_is_not_counted(tmp_path, trainings, counted):
-    def fail(run):
-        raise ValueError("not today")
-
-    trainings[1][""] = fail
-    trained(tmp_path, Records(tmp_path / "results"))
-    assert counted[0] == []

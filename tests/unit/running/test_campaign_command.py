@@ -100,14 +100,6 @@ def test_runs_that_do_not_fit_the_time_are_left_and_are_no_failure(call, words, 
     assert len(made) == 8
 
 
-def test_a_failure_counts_also_where_time_is_short(call, trainings):
-    def fail(run):
-        raise ValueError("not today")
-
-    trainings[1][""] = fail
-    assert call("run", "--for", "20m").exit_code == 1
-
-
 @pytest.mark.parametrize("said", ["20 m", "m", "0s", "-5m", "1e3s", "5d", "00", "9999999h"])
 def test_what_is_no_time_is_refused(call, said, tmp_path):
     for words in (("campaign", "run"), ("run",)):
@@ -115,19 +107,3 @@ def test_what_is_no_time_is_refused(call, said, tmp_path):
         assert done.exit_code == 2
         assert names(done.output, "--for", said, "20m"), done.output
     assert not list(Records(tmp_path / "results").all())
-
-
-def test_options_of_the_queue_belong_behind_run(call, tmp_path):
-    done = CliRunner().invoke(app, ["campaign", "--file", str(tmp_path / "queue.yaml"), "run"])
-    assert done.exit_code == 2
-    assert "behind" in done.output
-
-
-def test_a_bad_queue_is_refused_before_anything_runs(call, tmp_path, trainings):
-    queue = tmp_path / "queue.yaml"
-    queue.write_text(queue.read_text() + "  - {grid: masking_ration, scale: smoke, reason: why}\n")
-    for words in (("campaign",), ("campaign", "run")):
-        done = call(*words)
-        assert done.exit_code == 2
-        assert names(done.output, "queue.yaml:5", "masking_ratio")
-    assert trainings[0] == []

@@ -1,6 +1,5 @@
 """Options and refusals of the executors beyond one machine, without their engines."""
 
-import re
 import socket
 import sys
 import time
@@ -12,7 +11,7 @@ from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.running.engines import ray
 from ablations.running.engines.slurm import SlurmOptions, limit
-from ablations.running.execute import EXECUTORS, chosen, execute
+from ablations.running.execute import chosen, execute
 from ablations.running.exit_codes import INTERRUPTED
 from ablations.running.keeper import Ending
 from lightning_modules.config import ConfigError
@@ -46,15 +45,6 @@ def test_what_an_executor_does_not_know_is_refused(asked, said):
         chosen(asked)
 
 
-def test_options_are_what_was_asked():
-    options = chosen(
-        {"kind": "slurm", "partition": "gpu", "account": 1234, "gpus": 1, "setup": ["module load cuda"]}
-    ).options
-    assert (options.partition, options.account, options.gpus) == ("gpu", "1234", 1)
-    assert options.setup == ("module load cuda",)
-    assert chosen({"kind": "ray", "cpus": 4}).threads == 4
-
-
 @pytest.mark.parametrize(("executor", "package"), [("slurm", "submitit"), ("ray", "ray")])
 def test_without_its_extra_an_executor_says_how_to_install_it(executor, package, tmp_path, monkeypatch):
     monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "cache"))
@@ -63,15 +53,6 @@ def test_without_its_extra_an_executor_says_how_to_install_it(executor, package,
     with pytest.raises(ConfigError, match=rf"pip install 'ablations\[{executor}\]'"):
         execute(plan(grids.read(tiny.grid(tmp_path)), "smoke", records=records), records, executor)
     assert list(records.all()) == []
-
-
-def test_the_command_names_every_executor():
-    import typer.main
-
-    from ablations.commands.cli import app
-
-    options = {option.name: option for option in typer.main.get_command(app).commands["run"].params}
-    assert set(EXECUTORS) <= set(re.findall(r"\w+", options["executor"].help))
 
 
 @pytest.mark.parametrize(
@@ -145,12 +126,6 @@ def test_processes_that_stand_for_nodes_have_no_gpus_of_their_own():
     (problem,) = chosen({"kind": "slurm", "cluster": "local", "gpus": 1}).problems(Execution(nodes=2))
     assert "the same GPUs" in str(problem)
     assert list(chosen({"kind": "slurm", "gpus": 1}).problems(Execution(nodes=2))) == []
-
-
-def test_an_impossible_request_names_what_there_is():
-    said = ray.impossible({"CPU": 1, "GPU": 1}, [{"CPU": 8.0, "node:10.0.0.1": 1.0}, {"CPU": 4.0, "GPU": 0.0}])
-    assert "CPU 1, GPU 1" in said
-    assert "CPU 8; CPU 4, GPU 0" in said
 
 
 def test_a_cluster_that_has_lost_its_nodes_is_given_up_after_a_while(monkeypatch):

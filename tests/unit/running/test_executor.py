@@ -13,7 +13,7 @@ from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.running import attempts, keeper, worker, worker_process
 from ablations.running.executor import Executor
-from ablations.running.exit_codes import DISK_FULL, HELD, INTERRUPTED, RECORDED, UNFIT
+from ablations.running.exit_codes import INTERRUPTED, RECORDED, UNFIT
 from ablations.running.job import Job
 from ablations.running.keeper import Ending
 from ablations.running.launch import Launch
@@ -94,13 +94,6 @@ def test_runs_are_submitted_together_while_there_is_room(made):
     assert launch.seconds_left() in (0.0, None)
 
 
-def test_nothing_to_do_does_not_touch_the_engine(made):
-    engine, launch, _ = made()
-    launch.todo.clear()
-    engine.run(launch)
-    assert engine.opened == []
-
-
 def test_a_run_that_is_put_back_is_submitted_again_and_not_counted(made):
     engine, launch, ids = made({0: [Ending(INTERRUPTED)] * 5 + [Ending(RECORDED)]}, retries=0)
     engine.run(launch)
@@ -164,14 +157,6 @@ def test_a_process_that_a_node_kills_for_memory_is_recorded_so_and_tried_again(
     assert launch.records.get(ids[1]).provenance["attempts"] == 2
 
 
-def test_what_another_launcher_makes_is_waited_for(made):
-    engine, launch, ids = made({0: [Ending(HELD), Ending(RECORDED)]})
-    engine.run(launch)
-    assert launch.finish().outcomes == {"done": 4}
-    assert launch.summary.executed == 4
-    assert [ids[0] in batch for batch in engine.submitted].count(True) == 2
-
-
 def test_a_run_that_ends_elsewhere_before_its_process_looks_is_not_counted(made):
     engine, launch, _ = made()
     runs, submit = dict(launch.todo), engine.submit
@@ -186,12 +171,6 @@ def test_a_run_that_ends_elsewhere_before_its_process_looks_is_not_counted(made)
     engine.run(launch)
     summary = launch.finish()
     assert (summary.outcomes, summary.executed, summary.elsewhere) == ({"done": 4}, 0, 4)
-
-
-def test_a_full_disk_is_a_problem_of_the_launch(made):
-    engine, launch, _ = made({3: [Ending(DISK_FULL)]})
-    engine.run(launch)
-    assert "disk full" in str(launch.finish().problems)
 
 
 def test_an_engine_s_time_limit_is_a_time_out(made):
@@ -256,19 +235,6 @@ def test_a_deadline_counts_from_the_lock_and_not_in_the_queue(made):
     engine.run(launch)
     assert engine.told[:2] == [(signal.SIGTERM, ids[0]), (signal.SIGKILL, ids[0])]
     assert launch.records.get(ids[0]).outcome == "timeout"
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"widht": 3}, r"executor option widht: .*Did you mean 'width'\?"),
-        ({"width": 0}, "executor option width: .*1"),
-        ({"width": "many"}, "executor option width: .*many"),
-    ],
-)
-def test_options_are_checked(options, said):
-    with pytest.raises(ConfigError, match=said):
-        Made.configured(options)
 
 
 def test_a_node_that_cannot_make_runs_says_why(tmp_path, made, monkeypatch):

@@ -4,20 +4,17 @@ import json
 from functools import partial
 
 import pytest
-from matplotlib.text import Text
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from typer.testing import CliRunner
 
 from ablations.commands.cli import app
-from ablations.core.formatting import cell_text
 from ablations.measurements.measurements import Measurements
 from ablations.pages import inference_page
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.running import inference
 from ablations.running.inference import Setting
-from ablations.schema.record import Record
 from lightning_modules.config import ConfigError
 from lightning_modules.training import masks
 
@@ -43,15 +40,6 @@ def made_up(sizes, device="A processor", threads=1, ms=2.0):
     return {**about, "measured": "2026-01-02T03:04:05+00:00", "length": 32, "cells": rows}
 
 
-def records_of(cells):
-    metrics = {"heldout.loss": 3.0, "heldout.plateau": False}
-    return {
-        run.id: Record(id=run.id, kind="pretrain", config=run.to_dict(), outcome="done", metrics=metrics)
-        for cell in cells
-        for run in cell.runs
-    }
-
-
 def test_every_cell_has_times_and_no_less_memory_than_its_weights(sizes, measured):
     assert list(measured["cells"]) == [cell.label for cell in sizes.cells]
     assert (measured["threads"], measured["length"]) == (1, 32)
@@ -64,12 +52,6 @@ def test_every_cell_has_times_and_no_less_memory_than_its_weights(sizes, measure
             assert row[batch]["mb"] > 4e-6 * row["parameters"]
         stream = 4e-6 * 32 * 32 * cell.system.model.hidden_size  # one layer's output for 32 sequences of 32
         assert row["32"]["mb"] - row["1"]["mb"] > stream
-
-
-def test_heads_change_neither_parameters_nor_the_cell_beside(sizes, measured):
-    heads = [measured["cells"][c.label]["parameters"] for c in sizes.cells if c.values["model.num_layers"] == 2]
-    assert len(set(heads[:2])) == 1
-    assert len({json.dumps(row) for row in measured["cells"].values()}) == len(sizes.cells)
 
 
 def test_cells_with_one_encoder_are_measured_once():
@@ -100,25 +82,12 @@ def test_models_without_heads_are_smaller_and_have_the_batches_that_were_asked(t
     assert "Heads that a cell removes are missing" in text
 
 
-def test_devices_show_the_batches_that_all_have(sizes):
-    other = made_up(sizes, "A card", None) | {"batches": [32, 64]}
-    assert inference.batches([other, made_up(sizes)]) == (32,)
-    known = Measurements(sizes.grid, sizes.cells, {})
-    assert "batch of 1" not in " ".join(inference_page.sheets(known, [other, made_up(sizes)])[0].headings)
-
-
 def test_a_second_measurement_replaces_that_of_its_device_alone(sizes, tmp_path):
     for one in (made_up(sizes), made_up(sizes, "A card", None), made_up(sizes, ms=7.0)):
         inference.keep(tmp_path, one)
     found = inference.read(tmp_path)
     assert [(one["device"], one["threads"]) for one in found] == [("A card", None), ("A processor", 1)]
     assert found[1]["cells"][sizes.cells[0].label]["1"]["ms"] == 7.0
-
-
-def test_what_was_not_measured_is_no_part_of_a_page(sizes, tmp_path):
-    assert inference_page.publish(Measurements(sizes.grid, sizes.cells, {}), tmp_path) == {}
-    assert inference_page.part(tmp_path) == []
-    assert not list(tmp_path.iterdir())
 
 
 def test_the_page_has_a_row_a_cell_the_smallest_first_and_the_same_bytes(sizes, tmp_path):
@@ -134,36 +103,6 @@ def test_the_page_has_a_row_a_cell_the_smallest_first_and_the_same_bytes(sizes, 
     assert "verdict depends on them" in text
     inference_page.publish(Measurements(sizes.grid, sizes.cells, {}), tmp_path)
     assert {name: path.read_bytes() for name, path in written.items()} == first
-
-
-def test_two_devices_have_rows_and_panels_of_their_own(sizes, tmp_path):
-    both = [made_up(sizes), made_up(sizes, "A card", None)]
-    known = Measurements(sizes.grid, sizes.cells, {})
-    reading, everything = inference_page.sheets(known, both)
-    assert len(reading.rows) == len(everything.rows) == 2 * len(sizes.cells)
-    assert reading.headings[-1] == "device"
-    panels = [axes.get_xlabel() for axes in inference_page.figure(known, both).axes if axes.get_xlabel()]
-    assert len(panels) == 2 + 4  # FLOPs and file size, then two batches of two devices; parameters are the y axis
-    assert sum("A card" in name for name in panels) == 2
-
-
-def test_a_cell_that_the_grid_has_lost_is_left_out(sizes):
-    some = made_up(sizes)
-    del some["cells"][sizes.cells[1].label]
-    known = Measurements(sizes.grid, sizes.cells, {})
-    assert len(inference_page.sheets(known, [some])[0].rows) == len(sizes.cells) - 1
-
-
-@pytest.mark.parametrize("done", [0, 1, None])
-def test_the_figure_shows_scores_and_names_cells_that_have_none(sizes, done):
-    known = Measurements(sizes.grid, sizes.cells, records_of(sizes.cells[:done]))
-    shown = "\n".join(text.get_text() for text in inference_page.figure(known, [made_up(sizes)]).findobj(Text))
-    assert ("lower is better" in shown) == (done != 0)
-    assert ("encoder parameters" in shown) == (done == 0)
-    assert shown.count("(no run)") == {0: 0, 1: len(sizes.cells) - 1, None: 0}[done]
-    table = inference_page.sheets(known, [made_up(sizes)])[0]
-    assert sum("no record" in row for row in table.rows) == {0: 0, 1: len(sizes.cells) - 1, None: 0}[done]
-    assert (cell_text(sizes.cells[1].values) in " ".join(table.notes)) == (done == 1)
 
 
 def test_flops_are_those_of_the_matrix_products_that_are_made():
@@ -187,12 +126,6 @@ def test_int8_has_as_many_flops_and_parameters_and_a_smaller_file(tmp_path):
     assert rows["half of the weights"] == whole
     with pytest.raises(ConfigError, match=r"int8 multiplies in int8.*Allowed: cpu"):
         inference.measure(planned, Setting(device="cuda"))
-
-
-def test_a_damaged_file_is_named(tmp_path):
-    (tmp_path / "inference.json").write_text("{}")
-    with pytest.raises(ConfigError, match=r"inference.json.*run `ablations benchmark inference` again"):
-        inference.read(tmp_path)
 
 
 def test_processor_time_is_that_of_one_thread(sizes):

@@ -1,7 +1,6 @@
 """Launchers on one results folder know of each other: none makes another's runs with other code."""
 
 import errno
-import json
 
 import pytest
 
@@ -29,12 +28,6 @@ def notes(records):
     return sorted((records.folder / ".locks" / "launchers").iterdir())
 
 
-def test_launchers_of_one_code_share_runs(records):
-    with registered(records, RUNS), registered(records, RUNS):
-        assert len(notes(records)) == 4
-    assert notes(records) == []
-
-
 def test_other_code_on_the_same_runs_is_refused_and_named(records, code):
     code("a" * 16)
     with registered(records, RUNS):
@@ -57,19 +50,6 @@ def test_a_launcher_that_was_killed_is_forgotten(records, code):
     code("b" * 16)
     with registered(records, RUNS):
         assert not dead.exists()
-
-
-def test_a_note_says_who_since_when_and_with_what(records):
-    with registered(records, RUNS):
-        (note,) = [path for path in notes(records) if path.suffix == ".json"]
-        said = json.loads(note.read_bytes())
-    assert {"host", "pid", "since", "commit", "dirty", "code", "runs", "grid", "scale"} == set(said)
-    assert said["runs"] == RUNS
-
-
-def test_without_runs_nothing_is_written(records):
-    with registered(records, []):
-        assert not (records.folder / ".locks").exists()
 
 
 def test_a_full_disk_is_left_to_the_runs_to_report(records, monkeypatch):

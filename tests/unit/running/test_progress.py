@@ -36,22 +36,6 @@ def test_the_line_has_cells_loss_speed_and_time_left():
     assert display.line() == "2/3 runs (1 diverged) | 90 s left"
 
 
-def test_a_measurement_has_tokens_and_no_loss():
-    display = progress.Display()
-    display(event("progress", progress={"step": 512, "steps": 2048, "loss": None, "tokens_per_second": 10.0}))
-    assert "seed 0: 512/2,048 tokens | 10 tokens/s" in display.line()
-
-
-def test_a_run_that_is_made_again_is_no_part_of_the_bar(monkeypatch):
-    tell = progress.Terminal()
-    tell(moving("a", 5))
-    tell(moving("b", 5))
-    assert tell.bar.tasks[0].completed == 1.0
-    told = {"step": 5, "steps": 10, "loss": 4.0, "tokens_per_second": 1.0, "again": "c"}
-    tell(event("progress", "b", progress=told))
-    assert tell.bar.tasks[0].completed == 0.5
-
-
 def test_a_log_gets_a_line_every_ten_seconds(capsys, monkeypatch):
     clock = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
@@ -64,17 +48,6 @@ def test_a_log_gets_a_line_every_ten_seconds(capsys, monkeypatch):
     assert len(lines) == 4
     assert lines[-1] == "3/3 runs in 30 s"
     assert all("loss 4.125" in line for line in lines[:-1])
-
-
-def test_a_terminal_gets_a_bar(capsys, monkeypatch):
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "200")
-    with progress.Terminal() as tell:
-        tell(moving())
-        tell(event("finished", done=3, outcome="done"))
-    shown = capsys.readouterr().out
-    assert "3/3 runs" in shown
 
 
 def test_a_terminal_has_a_line_for_each_active_run(monkeypatch):
@@ -91,12 +64,6 @@ def test_a_terminal_has_a_line_for_each_active_run(monkeypatch):
     assert second.fields["said"] == "step 5/10, loss 4.125"
     tell(event("finished", "a", 1, outcome="done"))
     assert [task.fields["named"].strip() for task in tell.bar.tasks] == ["1/3 runs", "rate=0.2 seed 0"]
-
-
-def test_nothing_is_shown_where_nothing_is_to_be_done(capsys):
-    with progress.LogDisplay():
-        pass
-    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.slow

@@ -61,19 +61,6 @@ def test_what_starts_from_a_diverged_run_is_given_up(tmp_path, trainings):
     assert "2 orphaned" in str(again)
 
 
-def test_a_parent_that_fails_is_tried_again_before_its_child(tmp_path, trainings):
-    made, obstacle = trainings
-
-    def fail_once(run):
-        if len(made) == 1:
-            raise ValueError("once")
-
-    obstacle[""] = fail_once
-    summary, _ = run(tmp_path, Records(tmp_path / "results"), **TOY)
-    assert [kind for kind, *_ in made] == ["pretrain", "pretrain", "finetune"]
-    assert (summary.outcomes, summary.executed) == ({"done": 2}, 3)
-
-
 def test_a_parent_that_is_killed_is_tried_again_before_its_child(tmp_path, trainings, monkeypatch):
     made, attempt, codes = trainings[0], worker.attempt, [-9]
     monkeypatch.setattr(worker, "attempt", lambda *given: codes.pop() if codes else attempt(*given))
@@ -98,20 +85,6 @@ def test_without_its_parent_a_run_waits_for_the_next_launch(tmp_path, trainings)
     summary, _ = run(tmp_path, records, **TOY)
     assert [kind for kind, *_ in made] == ["pretrain", "pretrain", "finetune"]
     assert summary.outcomes == {"done": 2}
-
-
-def test_a_run_is_ready_when_its_parent_is_done(tmp_path, trainings):
-    records = Records(tmp_path / "results")
-    launch = Launch(planned(tmp_path, records, **TOY), records, 0, None, lambda event: None)
-    parent, child = launch.todo.values()
-    assert launch.ready(parent)
-    assert not launch.ready(child)
-    del launch.todo[parent.id]
-    launch.begin(parent)
-    assert not launch.ready(child)
-    assert list(launch.todo) == [child.id]  # it waits
-    launch.settle(parent, put(records, parent), here=True)
-    assert launch.ready(child)
 
 
 @pytest.mark.parametrize(
@@ -204,14 +177,6 @@ def test_a_run_that_is_made_again_is_named_and_counts_in_the_time_left(tmp_path,
     assert second.label == found.label(tuned.id)
     assert first.seconds_left == pytest.approx(60 * (0.75 * whole + own) / (0.25 * whole))
     assert second.seconds_left == pytest.approx(60 * 0.5 * own / (whole + 0.5 * own))
-
-
-def test_a_run_that_is_made_again_reports_as_itself(tmp_path, trainings):
-    records = Records(tmp_path / "results")
-    pretrained, _ = planned(tmp_path, records, **TOY).runs
-    put(records, pretrained, metrics={"heldout.loss": 4.15})
-    _, events = run(tmp_path, records, **TOY)
-    assert [event.progress["again"] for event in events if event.kind == "progress"] == [pretrained.id]
 
 
 @pytest.mark.parametrize(("recorded", "outcome"), [(4.16, "done"), (4.5, "failed")])

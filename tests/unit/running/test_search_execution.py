@@ -4,18 +4,13 @@ import itertools
 import json
 
 import pytest
-from typer.testing import CliRunner
 
 from ablations.claims import judging
-from ablations.commands.cli import app
 from ablations.core import machine, strict_yaml
 from ablations.core.store import Records
 from ablations.measurements.measurements import Measurements
-from ablations.pages.publishing import republish
 from ablations.planning import new_grid
-from ablations.planning.plan import plan
 from ablations.running import estimate
-from ablations.running.summary import Summary
 from ablations.schema.grid import Search
 from ablations.study import Study
 from lightning_modules import cached
@@ -70,14 +65,6 @@ def study(folder, *args, **options):
     return Study(written(folder, *(args or (TWO,)), **options), "smoke", results_dir=folder / "results")
 
 
-def test_two_phases_are_summed_up_and_end_as_the_later():
-    first = Summary({"done": 2, "failed": 1}, executed=3, elsewhere=1, duplicates=1, seconds=5.0, notes=["a", "b"])
-    later = Summary({"done": 6}, executed=2, elsewhere=2, duplicates=1, seconds=4.0, notes=["b", "c"], left=7)
-    assert first.then(later) == Summary(
-        {"done": 6}, executed=5, elsewhere=3, duplicates=2, seconds=9.0, notes=["a", "b", "c"], left=7
-    )
-
-
 def test_one_call_makes_both_phases(tmp_path, trainings):
     made, _ = trainings
     summary = study(tmp_path).run("inline")
@@ -86,21 +73,6 @@ def test_one_call_makes_both_phases(tmp_path, trainings):
     assert {(rate, lr) for rate, lr, seed in made if seed < 1000} == {(0.15, 3e-3), (0.4, 1e-3)}
     again = study(tmp_path).run("inline")
     assert (again.outcomes, again.executed) == ({"done": 12}, 0)
-
-
-def test_another_process_makes_the_plan_of_a_study_again(tmp_path, trainings, monkeypatch):
-    """What a job gets that may outlive its launcher, after the search."""
-    one = study(tmp_path)
-    given = {}
-    monkeypatch.setattr("ablations.study.execute_phases", lambda *_, **named: given.update(named))
-    one.run(slice={RATE: 0.4})
-    monkeypatch.undo()
-    study(tmp_path).run("inline")
-    asked = json.loads(json.dumps(given["again"]))
-    part = asked.pop("slice")
-    again = plan(one.resolve().grid, "smoke", **asked, records=Records(tmp_path / "results")).sliced(part)
-    assert [run.id for run in again.runs] == [run.id for run in one.resolve().sliced({RATE: 0.4}).runs]
-    assert again.is_finished
 
 
 @pytest.mark.parametrize("stop", [1, 5, 8, 9, 12])
@@ -215,27 +187,6 @@ def test_page_and_sidecars_name_the_runs_of_searches(tmp_path, trainings):
     page = (one.folder / "README.md").read_text()
     assert all(id[:8] in page for runs in ids for id in runs)
     assert page.count("| chosen |") == 2
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:constrained_layout not applied")  # curves of four steps
-@pytest.mark.usefixtures("embedded")
-def test_two_phases_end_to_end_and_the_same_page_from_the_records(tmp_path):
-    grid = written(tmp_path, TWO.replace("seeds: 2", "seeds: 1"), seeds=1, steps=4)
-    words = ["run", grid, "--scale", "smoke", "--executor", "inline", "--no-notebook", "--results-dir"]
-    ran = CliRunner().invoke(app, [str(word) for word in (*words, tmp_path / "results")])
-    assert ran.exit_code == 0, ran.output
-    one = Study(grid, "smoke", results_dir=tmp_path / "results")
-    assert one.resolve().counts == {"done": 6}
-    for cell in one.resolve().cells:
-        losses = [one.records.get(trial.runs[0].id).metrics["heldout.loss"] for trial in cell.search]
-        assert cell.chosen == cell.search[losses.index(min(losses))].values
-        assert cell.runs[0].system.get(LR) == cell.chosen[LR]
-    before = {path.name: path.read_bytes() for path in one.folder.iterdir()}
-    for name in before.keys() - {"request.json"}:
-        (one.folder / name).unlink()
-    republish(tmp_path / "results")
-    assert {path.name: path.read_bytes() for path in one.folder.iterdir()} == before
 
 
 # --- what is wrong with a search

@@ -1,7 +1,6 @@
 """What runs at once: one run a GPU, or one a core, without CUDA being touched by the launcher."""
 
 import math
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -60,11 +59,6 @@ def test_the_choice_of_devices_is_kept(machine, chosen, devices):
     machine("A", "B", chosen=chosen)
     assert gpus() == devices
     assert slots() == (len(devices) or cores())
-
-
-def test_the_number_of_slots_can_be_less(machine):
-    machine("A", "B")
-    assert len(Local(LocalOptions(slots=1)).slots) == 1
 
 
 def test_runs_share_a_gpu_and_first_go_to_different_ones(machine):
@@ -130,11 +124,6 @@ def test_the_fullest_and_the_busiest_of_several_devices_decide(machine, launch):
     assert (before, after) == (["0", "1"], ["0", "1", "0", "1"])
 
 
-def test_no_more_runs_than_asked_at_once(machine, launch):
-    _, after = laid_out(machine, launch, "A", [f"0, {MEMORY}, 0"], [f"4000, {MEMORY}, 20"], slots=2)
-    assert after == ["0", "0"]
-
-
 @pytest.mark.parametrize(
     "changes", [{"memory": math.nan}, {"uses": ["[N/A], [N/A], [N/A]"]}, {"options": {"runs_per_device": 1}}]
 )
@@ -163,8 +152,3 @@ def test_a_run_that_does_not_train_yet_says_nothing(machine, launch):
     executor = Local()
     executor.open(launch)
     assert [executor.room() for _ in range(2 * local._LOOKS)] == [1] * (2 * local._LOOKS)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="affinity is a matter of Linux and macOS")
-def test_there_is_a_core():
-    assert cores() >= 1

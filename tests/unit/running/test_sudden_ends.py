@@ -1,7 +1,6 @@
 """What ends beside the runs is said in a line, with what to do: workers' own process, a kernel, a fine-tuning."""
 
 import json
-import logging
 import subprocess
 import sys
 
@@ -10,7 +9,6 @@ import pytest
 
 from ablations.commands.checkpoints import _bar
 from ablations.core import notebooks
-from ablations.running.inline import quiet
 from lightning_modules.config import ConfigError
 from lightning_modules.training.recorder import Progress
 from tests import tiny
@@ -85,19 +83,3 @@ def test_a_finetuning_counts_as_done_once_it_has_its_result(capsys, number):
     else:
         tuned()
     assert ("1/1 runs" in capsys.readouterr().out) == (number is None)
-
-
-def test_trainings_in_this_process_leave_out_what_lightning_says_of_each(tiny, capfd):
-    import pytorch_lightning as pl
-
-    logger = logging.getLogger(pl.__name__)
-    before = logger.level
-    with quiet():
-        trainer = pl.Trainer(
-            max_steps=1, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-            enable_model_summary=False,
-        )  # fmt: skip
-        small = tiny.but(**{"training.steps": 1})
-        trainer.fit(small.build(seed=0), small.data_module(seed=0))
-    assert capfd.readouterr() == ("", "")
-    assert logger.level == before
