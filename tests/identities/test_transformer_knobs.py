@@ -1,4 +1,4 @@
-"""Every knob of the backbone: at its neutral value nothing changes, away from it something does."""
+"""What knobs of the backbone promise of its states: order, distances, padding, sight and widths."""
 
 import pytest
 import torch
@@ -8,12 +8,8 @@ from lightning_modules.batch import Example, Visibility
 from lightning_modules.config import ConfigError
 from lightning_modules.layers.attention import attend, attention_bias, explicit_attention
 from tests.conftest import make_tokens
-from tests.identities.test_every_knob_trains import ROWS as EVERY
 
 TINY = Transformer(num_layers=2, hidden_size=32, num_heads=2, max_positions=32)
-
-# The rows of `test_every_knob_trains`, on the same model without a text: seconds in place of minutes.
-ROWS = {path: row for path, row in EVERY.items() if path.startswith("model.") and row}
 
 
 @pytest.mark.parametrize("knob", ["embedding_dropout", "dropout", "attention_dropout"])
