@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 
 import pytest
 import torch
@@ -226,15 +225,3 @@ class TestExportsThatCannotBe:
         assert done.exit_code == 2
         assert "finetuning.features gives it weights that transformers has not" in said(done)
         assert pretrained.id in said(done)
-
-    def test_knobs_that_transformers_lacks(self, kept, command, tmp_path):
-        run, records = kept(trained=False, **{"model.positions": "sided_linear_bias", "model.norm": "pre"})
-        done = command("export", run.id, tmp_path / "out", "--results-dir", records.folder)
-        assert done.exit_code == 2
-        assert re.search("model.positions: 'sided_linear_bias'.*bert.*learned", said(done))
-        assert re.search("model.norm: 'pre'.*bert.*post", said(done))
-
-    def test_a_folder_with_something_in_it(self, exported, command):
-        folder, run, _ = exported
-        done = command("export", run.id, folder, "--results-dir", folder.parent / "results")
-        assert "exists already and is not an empty folder" in said(done)

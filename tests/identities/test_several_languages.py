@@ -246,12 +246,6 @@ def test_pairs_of_no_parallel_text_are_refused(folder):
         _ = system.data_module(0).sequences
 
 
-def test_a_language_model_reads_several_languages_from_the_left(tmp_path, parallel):
-    changes = {"objectives.mlm": None, "objectives.lm.direction": "left_to_right", "format.languages": "apart"}
-    fitted, _ = trained(tiny_xlm(parallel, **changes, **{"model.direction": "left_to_right"}), tmp_path / "clm")
-    assert np.isfinite(fitted.metrics["heldout.next_loss"])
-
-
 LONGER = {"format.sequence_length": 64, "model.max_positions": 64}
 
 
