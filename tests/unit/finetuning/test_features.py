@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -162,15 +161,6 @@ def test_features_are_computed_once_and_anew_for_other_weights_layers_or_example
     assert made(system=deep.but(**{"model.num_heads": 4})) == 2  # the same weights used otherwise
     assert made(weights=None) == 2
     assert {path.suffix for path in (tmp_path / "features").iterdir()} == {".f16", ".lock", ".sha256"}
-
-
-def test_rows_without_numbers_of_their_own_are_refused(deep, monkeypatch):
-    tuning = FinetuningRun(deep, "toy", SETTINGS, 3, None)
-    inputs = tuning.data.train
-    batch = inputs.batch
-    monkeypatch.setattr(inputs, "batch", lambda numbers: batch(np.zeros_like(numbers)))
-    with pytest.raises(ValueError, match="two rows of these inputs have the same number"):
-        Kept(inputs, lambda: tuning.networks()[0]).batch(np.array([0]))
 
 
 # --- what is trained

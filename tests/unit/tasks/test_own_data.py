@@ -312,25 +312,6 @@ def test_a_metric_that_does_not_fit_the_labels_is_refused_with_what_fits():
     assert not wrong
 
 
-def test_what_a_refusal_allows_is_taken():
-    wrong = []
-    for shape in (Texts(), Texts(("no", "yes")), Texts(("no", "yes", "both")), Choice(options=3), Spans()):
-        for metrics in (("mismatched_accuracy",), ("middle_accuracy",), ("nothing_like_it",)):
-            with pytest.raises(ConfigError) as error:
-                own("mine", "Mine?", shape, train="train.jsonl", metrics=metrics)
-            named = re.findall(
-                r"\w+", str(error.value).partition("Allowed: ")[2] or str(error.value).partition("mean")[2]
-            )
-            for metric in set(named):
-                try:
-                    own("mine", "Mine?", shape, train="train.jsonl", metrics=(metric,))
-                except ConfigError:
-                    wrong.append((shape, metrics, metric))
-    assert not wrong
-    with pytest.raises(ConfigError, match="mine"):
-        own("mine", "Mine?", Texts(("no", "yes")), train="train.jsonl", metrics=())
-
-
 def test_any_row_refuses_it_not_only_one_of_own_data():
     three = own("mine", "Mine?", Texts(("no", "yes", "both")), train="train.jsonl", metrics=("accuracy", "matthews"))
     with pytest.raises(ConfigError, match="f1"):
