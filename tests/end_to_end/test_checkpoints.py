@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 
 import pytest
 import torch
@@ -166,12 +165,6 @@ def test_a_slip_is_answered(command, tmp_path, words, hint):
     assert not (tmp_path / "found").exists()
 
 
-def test_too_long_for_the_position_table(exported, command, tmp_path):
-    done = command("finetune", "--from", exported[0], "--task", "rte", "--output", tmp_path / "found")
-    assert done.exit_code == 2
-    assert "finetuning.max_length 128 is longer than model.max_positions 24" in said(done)
-
-
 @pytest.mark.parametrize(
     ("task", "knob", "words"),
     [
@@ -206,12 +199,6 @@ def test_a_training_that_does_not_end_well(exported, command, monkeypatch, tmp_p
 
 
 class TestExportsThatCannotBe:
-    def test_unknown(self, kept, command, tmp_path):
-        run, records = kept(trained=False)
-        done = command("export", "ffff" + run.id, tmp_path / "out", "--results-dir", records.folder)
-        assert done.exit_code == 2
-        assert "no runs start with" in said(done)
-
     def test_no_weights_any_more(self, kept, command, tmp_path):
         run, records = kept(trained=False)
         done = command("export", run.id, tmp_path / "out", "--results-dir", records.folder)
@@ -238,15 +225,3 @@ class TestExportsThatCannotBe:
         assert done.exit_code == 2
         assert "finetuning.features gives it weights that transformers has not" in said(done)
         assert pretrained.id in said(done)
-
-    def test_knobs_that_transformers_lacks(self, kept, command, tmp_path):
-        run, records = kept(trained=False, **{"model.positions": "sided_linear_bias", "model.norm": "pre"})
-        done = command("export", run.id, tmp_path / "out", "--results-dir", records.folder)
-        assert done.exit_code == 2
-        assert re.search("model.positions: 'sided_linear_bias'.*bert.*learned", said(done))
-        assert re.search("model.norm: 'pre'.*bert.*post", said(done))
-
-    def test_a_folder_with_something_in_it(self, exported, command):
-        folder, run, _ = exported
-        done = command("export", run.id, folder, "--results-dir", folder.parent / "results")
-        assert "exists already and is not an empty folder" in said(done)

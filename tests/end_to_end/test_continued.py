@@ -14,12 +14,9 @@ from ablations.schema.record import Record
 from lightning_modules.config import ConfigError
 from lightning_modules.data.store import pieces
 from lightning_modules.pretraining import fit
-from lightning_modules.training.recorder import Interrupted, Progress
 from lightning_modules.training.weights import WEIGHTS
 from tests import tiny as simple
-from tests.depth import some
 from tests.end_to_end.test_families import started
-from tests.end_to_end.test_training import stop_after
 
 START = "training.start"
 PAIRS = {
@@ -119,26 +116,6 @@ def test_a_warm_start_keeps_the_order_of_its_seed(tiny):
     assert all(torch.equal(a.inputs.ids, b.inputs.ids) for a, b in zip(ours, theirs, strict=True))
 
 
-@pytest.mark.parametrize("stop", some([7, 1, 12], 1))
-def test_a_continued_training_resumes_to_the_bit(tiny, tmp_path, stop):
-    arm = tiny.but(**{START: {"training.steps": 4}})
-    fit(arm.ancestor(), 0, tmp_path / "trunk")
-    trunk = tmp_path / "trunk" / WEIGHTS
-    straight = fit(arm, 0, tmp_path / "straight", start=trunk)
-    with pytest.raises(Interrupted):
-        fit(arm, 0, tmp_path / "arm", start=trunk, stop=stop_after(stop))
-    torch.manual_seed(999)
-    made: list[Progress] = []
-    resumed = fit(arm, 0, tmp_path / "arm", start=trunk, on_progress=made.append)
-    assert [one.step for one in made] == list(range(stop + 1, 13)), "no step is made twice"
-    expected = load_file(tmp_path / "straight" / WEIGHTS)
-    assert all(torch.equal(tensor, expected[name]) for name, tensor in load_file(tmp_path / "arm" / WEIGHTS).items())
-    assert (resumed.metrics, resumed.curve) == (straight.metrics, straight.curve)
-    assert resumed.curve["step"][-1] == 12  # its own steps, from its first
-    assert resumed.cost["tokens"] == 12 * arm.tokens_per_step()
-    assert resumed.metrics != fit(arm.ancestor().but(**{"training.steps": 12}), 0, tmp_path / "scratch").metrics
-
-
 def test_rows_of_common_words_are_taken_over_and_new_words_get_the_mean_row(tiny, tmp_path, monkeypatch):
     ours = tiny.but(**{"data.tokenizer.vocab_size": 70, "training.vocabulary": "remapped"} | {
         START: {"data.tokenizer.vocab_size": 64, "training.steps": 4}})  # fmt: skip
@@ -182,27 +159,6 @@ def test_a_chain_trains_each_link_from_the_one_behind_it_and_keeps_them(tmp_path
     assert again.outcomes == {"done": 4}
     assert all(np.array_equal(tensor, before[name]) for name, tensor in load_file(places[1]).items())
     assert measured == {run_id: records.get(run_id).metrics for run_id in measured}
-
-
-def test_lost_weights_of_a_trunk_are_trained_again(tmp_path, monkeypatch):
-    monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / "cache"))
-    file = simple.grid(tmp_path, rates="[0.15, 0.3, 0.4]", seeds=2, steps=4)
-    start = f"set:\n  {START}: {{training.steps: 6, objectives.mlm.masking.rate: 0.15}}\n"
-    file.write_text(file.read_text().replace("set:\n", start, 1))
-    grid, records = grids.read(file), Records(tmp_path / "results")
-    found = plan(grid, "smoke", records=records)
-    summary = execute(found, records, "inline")
-    assert (summary.executed, summary.outcomes) == (8, {"done": 8})
-    trunk, child = found.trunks[0], found.cells[2].runs[0]
-    assert child.start == trunk
-    weights, measured = records.work_folder(trunk.id) / WEIGHTS, records.get(child.id).metrics
-    before = load_file(weights)
-    for path in (weights, records.path(child.id)):
-        path.unlink()
-    again = execute(plan(grid, "smoke", records=records), records, "inline")
-    assert (again.executed, again.outcomes) == (1, {"done": 8})
-    assert all(np.array_equal(tensor, before[name]) for name, tensor in load_file(weights).items())
-    assert records.get(child.id).metrics == measured
 
 
 def test_both_parents_of_a_student_are_charged_once_and_trained_again_where_they_are_lost(tmp_path, monkeypatch):

@@ -7,8 +7,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from lightning_modules.data.order.batches import Batches
-from lightning_modules.data.order.portions import Portions
 from tests.end_to_end import distributed
 from tests.forking import forked
 from tests.translations import RECURRENT, parallel_text, tiny_system
@@ -91,14 +89,3 @@ def test_two_ranks_train_as_one_process(systems, tmp_path):
             else:
                 assert all(torch.equal(rank[key], ranks[0][key]) for rank in ranks), (name, key)
                 assert (ranks[0][key] - value).abs().max() <= 1e-6, (name, key)
-
-
-def test_the_ranks_predict_unequal_numbers_of_tokens(systems):
-    data = systems["whole batches"].data_module(0)
-    ranks = [
-        Batches(data.sequences, Portions(0, 12, 4), data.prepare, rank=rank, world_size=distributed.RANKS)
-        for rank in range(distributed.RANKS)
-    ]
-    pairs = list(zip(*ranks, strict=True))
-    assert all(one.counts == other.counts for one, other in pairs)
-    assert any(one.targets["mlm"].count() != other.targets["mlm"].count() for one, other in pairs)

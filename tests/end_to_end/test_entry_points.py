@@ -93,20 +93,6 @@ def test_a_slip_is_answered_with_what_was_meant(command, words, hint):
     assert "Traceback" not in result.output
 
 
-def test_a_new_grid_on_ones_own_text(command, monkeypatch, tmp_path, text_file):
-    monkeypatch.setattr(grids, "FOLDER", tmp_path / "grids")
-    corpus = f'data.corpora=["text:{text_file.parent}/*.txt"]'
-    made = command("new", "mine", "--axis", "model.num_layers=1,2", "--set", corpus, "--set", "training.steps=6")
-    assert made.exit_code == 0, made.output
-    cells = Study("mine", "smoke", results_dir=tmp_path).resolve().cells
-    assert {cell.system.data.corpora for cell in cells} == {(f"text:{text_file.parent}/*.txt",)}
-    assert {cell.system.training.steps for cell in cells} == {6}
-    wrong = command("new", "other", "--axis", "model.num_layers=1,2", "--set", "model.hiden_size=3")
-    assert wrong.exit_code == 2
-    assert wrong.stderr.count("hiden_size") == 1, "once, not once a scale"
-    assert "model.hidden_size" in wrong.stderr
-
-
 @pytest.mark.usefixtures("undrawn")
 def test_a_new_grid_runs_without_another_edit(command, monkeypatch, tmp_path):
     folder = tmp_path / "grids"
@@ -158,15 +144,6 @@ def test_a_notebook_runs_under_papermill_and_by_command_alike(tmp_path, command)
     executed = nbformat.read(page / "notebook.ipynb", as_version=4).cells
     assert any("svg" in str(output) for cell in executed for output in cell.get("outputs", []))
     assert str(project()) not in (page / "notebook.ipynb").read_text(), "no path of this machine is published"
-
-
-@pytest.mark.skipif(not NIGHTLY, reason="a kernel more; `ablations run` calls papermill in the test above")
-def test_a_notebook_runs_under_papermill_alone(tmp_path):
-    results, source = tmp_path / "results", notebooks.find("masking_ratio")
-    asked = {"scale": "smoke", "seeds": 1, "rates": "[0.15, 0.4]", "executor": "inline", "results_dir": str(results)}
-    papermill.execute_notebook(str(source), str(tmp_path / "out.ipynb"), parameters=asked, progress_bar=False)
-    executed = nbformat.read(tmp_path / "out.ipynb", as_version=4).cells
-    assert any("svg" in str(output) for cell in executed for output in cell.get("outputs", []))
 
 
 HANDS_ON = {  # these train no grid

@@ -12,7 +12,6 @@ from ablations.planning.plan import plan
 from ablations.running.execute import execute
 from ablations.schema.record import Record
 from lightning_modules import pretraining as fitting
-from lightning_modules.config import ConfigError
 from lightning_modules.pretraining import fit
 from lightning_modules.tasks import TASKS, pins
 from lightning_modules.training.weights import WEIGHTS
@@ -93,11 +92,6 @@ def test_a_kind_that_is_shared_stays_shared_and_the_other_is_stacked(tiny, tmp_p
             here = child.backbone.blocks[child.backbone.owners[layer][kind]][kind].state_dict()
             for name, tensor in parent.backbone.blocks[source][kind].state_dict().items():
                 assert torch.equal(here[name], tensor), (layer, kind, name)
-
-
-def test_a_warm_start_without_weights_is_refused(tiny, tmp_path):
-    with pytest.raises(ConfigError, match=r"training\.warm_start needs the weights of the run that it starts from"):
-        fit(tiny.but(**{LAYERS: 2, WARM: [1]}), 0, tmp_path)
 
 
 # --- made by executors

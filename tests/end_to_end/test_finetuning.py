@@ -6,15 +6,10 @@ import math
 import pytest
 import torch
 
-from lightning_modules.config import ConfigError
 from lightning_modules.data import DataMismatch
 from lightning_modules.finetuning.run import FinetuningRun, finetune
-from lightning_modules.pretraining import fit
 from lightning_modules.tasks import TASKS, FineTuning, pins
-from lightning_modules.tasks.datasets import bigram_shift
 from lightning_modules.training.recorder import CHECKPOINT, Diverged, Interrupted, Progress
-from lightning_modules.training.weights import WEIGHTS
-from tests import tiny as simple
 from tests.depth import some
 from tests.toy import COUNTS, toy_task
 
@@ -129,24 +124,3 @@ def test_other_examples_than_the_pinned_ones_are_refused(tuning, tmp_path, monke
     monkeypatch.setattr(pins.Pins, "pinned", lambda _: changed)
     with pytest.raises(DataMismatch, match=r"'toy' \(dev\)"):
         finetune(tuning, tmp_path)
-
-
-def test_missing_data_are_named(tuning, tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "datasets", None)
-    with pytest.raises(ConfigError, match="CoLA was not found"):
-        finetune(FinetuningRun(tuning.system, "cola", SETTINGS, 0, None), tmp_path)
-
-
-def test_a_pretrained_model_is_tuned_on_bigram_shift_offline(tiny, tmp_path, monkeypatch):
-    corpus = simple.text(tmp_path / "text", documents=40)
-    monkeypatch.setattr(bigram_shift, "_CORPUS", corpus)
-    monkeypatch.setattr(bigram_shift, "_SIZES", {"train": 200, "dev": 40})
-    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
-    system = tiny.but(**{"data.corpora": [corpus], "model.max_positions": 32, "training.steps": 6})
-    fit(system, 0, tmp_path / "pretrained")
-    tuning = FinetuningRun(system, "bigram_shift", SETTINGS.but(epochs=1), 0, tmp_path / "pretrained" / WEIGHTS)
-    one, again = (finetune(tuning, tmp_path / name) for name in ("one", "again"))
-    assert one.metrics == again.metrics
-    assert one.metrics["bigram_shift.accuracy.majority"] == 0.5
-    assert 0.0 <= one.metrics["bigram_shift.accuracy"] <= 1.0
-    assert math.isfinite(one.metrics["bigram_shift.train_loss"])

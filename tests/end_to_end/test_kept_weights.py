@@ -214,14 +214,6 @@ def test_altered_ones_are_named_and_the_run_is_trained_again(clone):
     assert (records.work_folder(trunk.id) / WEIGHTS).exists()
 
 
-def test_a_clone_asks_a_kept_model_without_training_anything(clone, monkeypatch):
-    _, records, trunk, _, _ = clone
-    monkeypatch.setattr(tokenizer, "train", lambda *_: pytest.fail("the tokenizer is trained again"))
-    answer = command("fill-mask", trunk.id, "the [MASK] sees a dog", "--format", "json", records)
-    assert answer.exit_code == 0, answer.output
-    assert '"probability"' in answer.output
-
-
 def test_what_belongs_to_no_finished_run_is_named(clone):
     _, records, trunk, _, _ = clone
     (records.folder / "weights" / "ffffffffffffffff").mkdir()

@@ -234,15 +234,6 @@ def test_micro_batches_give_the_gradient_of_the_whole_batch(tiny, micro):
         assert torch.allclose(gradient, split[name], rtol=1e-4, atol=1e-7), name  # logits are compared in fp32
 
 
-def test_a_plain_trainer_trains_a_system(tiny):
-    module, data = tiny.build(seed=0), tiny.data_module(seed=0)
-    before = {name: p.detach().clone() for name, p in module.named_parameters()}
-    trainer = pl.Trainer(max_steps=3, accelerator="cpu", **QUIET)
-    trainer.fit(module, data)
-    assert trainer.global_step == 3
-    assert all(not torch.equal(p, before[name]) for name, p in module.named_parameters())
-
-
 @pytest.mark.parametrize("asked", [0, 0.5, 1.0])
 def test_a_trainer_that_clips_otherwise_than_the_recipe_is_refused(tiny, asked):
     system = tiny.but(**{"training.clip_norm": 1.0})

@@ -82,15 +82,6 @@ def test_a_pretraining_starts_anew_and_ends_the_same(tiny, tmp_path, straight, c
     assert "last.ckpt cannot be used" in capfd.readouterr().err
 
 
-def test_a_sound_one_is_gone_on_from(tiny, tmp_path):
-    with pytest.raises(Interrupted):
-        fit(tiny, 0, tmp_path, stop=stopped_at(7))
-    seen = []
-    fit(tiny, 0, tmp_path, on_progress=lambda progress: seen.append(progress.step))
-    assert min(seen) > 7
-    assert not (tmp_path / "unusable.ckpt").exists()
-
-
 @pytest.mark.parametrize(("made", "usable"), [("ddp", True), ("fsdp", False)])
 def test_one_is_of_the_strategy_that_made_it(tiny, tmp_path, capfd, made, usable):
     """FSDP numbers the moments by the order of weights, DDP by that of the optimiser."""

@@ -5,8 +5,6 @@ import os
 import resource
 import shutil
 import signal
-import subprocess
-import sys
 from contextlib import contextmanager
 
 import pytest
@@ -23,21 +21,6 @@ from lightning_modules.training.execution import Execution
 from tests import finished, tiny
 from tests.faults.support import contents
 from tests.messages import naming
-from tests.unit.core.test_store import make_record
-
-# A limit on the size of files is a disk that fills up: writes stop half-way with an OSError.
-LIMITED = """
-import resource, signal, sys
-from ablations.core.store import Records, StoreError
-records = Records(sys.argv[1])
-(record,) = records.all()
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-try:
-    records.put(record.model_copy(update={"outcome": "done", "metrics": {"heldout.loss": 1.0}}))
-except StoreError as error:
-    print(error)
-"""
 
 
 @contextmanager
@@ -51,27 +34,6 @@ def room_for(size):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, usual)
-
-
-@pytest.mark.slow
-def test_a_record_cut_short_by_the_disk_leaves_the_old_one(tmp_path):
-    records = Records(tmp_path / "results")
-    stored = records.put(make_record(outcome="killed"))
-    path = records.path(stored.id)
-    before = path.read_bytes()
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(records.folder)],
-        env=tiny.environment(tmp_path),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "File too large" in done.stdout
-    assert "The file is unchanged" in done.stdout
-    assert str(path) in done.stdout
-    assert path.read_bytes() == before
-    assert [p.name for p in path.parent.iterdir()] == [path.name]
-    assert records.verify() == []
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])

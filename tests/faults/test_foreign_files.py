@@ -266,16 +266,3 @@ def test_whatever_is_in_the_place_of_a_file_the_commands_that_read_it_end(world)
     turns = crossed(list(readers.items()), KINDS)
     assert in_a_child(lambda: itertools.chain(*(abused(world, *one, kind) for one, kind in turns))) == []
     assert world.outside.stat().st_size == LARGE
-
-
-@pytest.mark.parametrize(
-    ("read", "end"),
-    [("os.mkfifo(path); path.read_bytes()", "killed by signal 14"), ("bytes(2 * MEMORY)", "MemoryError()")],
-)
-def test_the_limits_of_the_child_are_felt(tmp_path, monkeypatch, read, end):
-    def reads():
-        yield "reads"
-        yield exec(read, globals(), {"path": tmp_path / "pipe"})
-
-    monkeypatch.setattr(sys.modules[__name__], "SECONDS", 1)
-    assert in_a_child(reads) == [f"reads: {end}"]

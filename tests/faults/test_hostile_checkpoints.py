@@ -63,11 +63,6 @@ class Malicious:
         return os.mkdir, (str(self.mark),)
 
 
-def test_the_sound_ones_are_read(sound):
-    for family, folder in sound.items():
-        assert interop.read(folder).family.name == family
-
-
 class TestLinks:
     @pytest.mark.parametrize("name", ["config.json", WEIGHTS])
     def test_a_file_that_is_linked_out_of_the_folder(self, folder, tmp_path, name):

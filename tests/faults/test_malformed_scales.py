@@ -23,22 +23,6 @@ CASES = {
             "small.yaml:1: descripton: there is no such key. Did you mean 'description'?",
         ],
     ),
-    "misspelt knob": (
-        ("model.hidden_size", "model.hiden_size"),
-        ["small.yaml:3: set.model.hiden_size: there is no such knob. Did you mean 'model.hidden_size'?"],
-    ),
-    "a knob twice": (
-        ("  model.num_heads: 4", "  model.num_heads: 4\n  model.num_heads: 2"),
-        ["small.yaml:5: set.model.num_heads: is written twice (first on line 4)"],
-    ),
-    "a value of the wrong kind": (
-        ("steps: 20", "steps: many"),
-        ["small.yaml:5: set.training.steps: Input should be a valid integer, not 'many'"],
-    ),
-    "a bad value of fine-tuning": (
-        ("epochs: 1", "epochs: none"),
-        ["small.yaml:6: set.finetuning.epochs: Input should be a valid integer, not 'none'"],
-    ),
     "a bad value of fine-tuning on one task": (
         ("finetuning.epochs: 1", "finetuning.rte.epochs: none"),
         ["small.yaml:6: set.finetuning.rte.epochs: Input should be a valid integer, not 'none'"],

@@ -1,63 +1,14 @@
 """kill -9, two launchers, a dying kernel: every run is made once, and nothing is left running."""
 
-import random
 import subprocess
 import sys
-import time
 
 from jupyter_client.manager import KernelManager
 
 from ablations.core.store import Records
-from ablations.planning import grids
-from ablations.planning.plan import plan
-from ablations.running.execute import execute
 from tests import tiny
-from tests.depth import SEED, depth
 from tests.faults.nursery import LAUNCHER
-from tests.faults.support import attempts, contents, family, gone, kill, until, wait_for
-
-STEPS = depth(30, 150)
-
-
-def undisturbed(folder, grid):
-    records = Records(folder / "reference")
-    execute(plan(grids.read(grid), "smoke", records=records), records, "inline")
-    return contents(records)
-
-
-def test_a_grid_killed_several_times_loses_and_repeats_nothing(cached, launch):
-    grid = tiny.grid(cached, steps=STEPS)
-    expected = undisturbed(cached, grid)
-    records, noise = Records(cached / "results"), random.Random(SEED)
-    kept: dict[str, dict] = {}
-    for _ in range(depth(2, 10)):
-        process = launch(grid)
-        if "executed" not in wait_for(process, ("started", "executed"))[-1]:
-            time.sleep(noise.uniform(0.0, 0.01 * STEPS))
-        assert kill(process) == []
-        now = contents(records)
-        assert {run_id: now[run_id] for run_id in kept} == kept
-        assert records.verify() == []
-        kept = now
-    process = launch(grid)
-    wait_for(process, "executed")
-    assert process.wait() == 0
-    assert contents(records) == expected
-    for run_id, story in attempts(records).items():
-        assert story[-1].endswith("done"), run_id
-        assert sum(line.endswith("done") for line in story) == 1, run_id
-    assert list(records.folder.rglob("*.tmp")) == []
-
-
-def test_two_launchers_make_each_run_once(cached, launch):
-    grid = tiny.grid(cached, rates="[0.15, 0.3, 0.4]", steps=STEPS, seeds=1)
-    both = [launch(grid) for _ in range(2)]
-    ends = [wait_for(process, "executed")[-1].split() for process in both]
-    assert [process.wait() for process in both] == [0, 0]
-    records = Records(cached / "results")
-    assert [record.outcome for record in records.all()] == ["done"] * 3
-    assert sum(int(end[1]) for end in ends) == 3
-    assert all(len(story) == 2 for story in attempts(records).values())
+from tests.faults.support import family, gone, until
 
 
 def test_a_program_from_stdin_runs_once_and_its_code_makes_the_runs(cached):

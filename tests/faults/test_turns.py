@@ -230,24 +230,6 @@ def test_what_can_begin_is_found_without_reading_the_records_of_all(cached, monk
 
 
 @pytest.mark.parametrize("executor", ["engine", "local"])
-def test_a_run_that_always_dies_leaves_the_others_whole(cached, quick, executor):
-    """A grid of 24 with four workers, whose launcher lives."""
-    launch, records = started(cached, rates=RATES)
-    told, obstacles = quick
-    poison = launch.plan.runs[7].id
-    obstacles[poison] = die
-    if executor == "local":
-        summary = execute(launch.plan, records, {"kind": "local", "slots": 4}, retries=2)
-    else:
-        launch.retries = 2
-        Forked().run(launch)
-        summary = launch.finish()
-    assert (summary.outcomes, summary.executed) == ({"done": 23, "killed": 1}, 26)
-    assert [run for run, _ in of(told)].count(poison) == records.get(poison).provenance["attempts"] == 3
-    assert "signal 11" in records.get(poison).detail
-
-
-@pytest.mark.parametrize("executor", ["engine", "local"])
 def test_a_run_that_always_dies_leaves_the_others_whole_though_its_launcher_dies(cached, quick, executor):
     """Jobs of an engine go on; workers of this machine end, and the next launcher makes the rest."""
     launch, records = started(cached, rates=RATES)

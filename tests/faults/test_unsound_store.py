@@ -162,18 +162,6 @@ def test_losses_of_another_run_are_named_and_not_read(copied, of_before):
     assert "2 of 4 records are sound" in answer.output
 
 
-@pytest.mark.parametrize("number", [0, 3], ids=["listed", "in the record"])
-def test_lost_losses_are_missed(copied, number):
-    records = copied()
-    run = records.files()[number].stem
-    records.path(run).with_suffix(".heldout").unlink()
-    assert [(damage.path, damage.flaw) for damage in records.verify()] == [
-        (f"records/{run[:2]}/{run}.heldout", "missing")
-    ]
-    with pytest.warns(RecordWarning, match=run):
-        assert records.sums(run) is None
-
-
 def test_losses_without_a_digest_are_compared_with_the_record(copied):
     records = copied()
     (records.folder / "records" / LIST).unlink()

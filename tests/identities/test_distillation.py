@@ -10,10 +10,9 @@ from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError, identity
 from lightning_modules.layers.divergence import summed_divergence
 from lightning_modules.pretraining import fit
-from lightning_modules.training.recorder import CHECKPOINT, Interrupted
+from lightning_modules.training.recorder import CHECKPOINT
 from lightning_modules.training.weights import WEIGHTS, load_weights
 from tests.conftest import make_draws, make_tokens, make_vocabulary
-from tests.end_to_end.test_training import stop_after
 
 TAUGHT, START, LAYERS = "objectives.distillation", "training.start", "training.start_layers"
 DROPOUTS = {"model.dropout": 0.0, "model.attention_dropout": 0.0, "model.embedding_dropout": 0.0}
@@ -62,26 +61,6 @@ def test_the_divergence_and_its_gradients_are_those_of_the_released_code(tempera
     assert torch.isclose(total, wanted, rtol=1e-10)
     for found, right in zip(torch.autograd.grad(3 * total, ours), torch.autograd.grad(3 * wanted, ours), strict=True):
         assert torch.allclose(found, right, rtol=1e-9, atol=1e-12)
-
-
-def test_the_square_of_the_temperature_keeps_the_size_of_the_gradient():
-    """Hinton et al. (2015), section 2.1: by 1 / T^2 it would fall without; at high T it is the difference of logits."""
-    (states, table, bias), theirs = _of_logits(0), _of_logits(1)
-    sizes, words = {}, len(bias)
-    for temperature in (1.0, 4.0, 1000.0):
-        moved = bias.clone().requires_grad_()
-        (slope,) = torch.autograd.grad(summed_divergence(states, table, moved, tuple(theirs), temperature), moved)
-        sizes[temperature] = slope
-    apart = (states @ table.T + bias) - (theirs[0] @ theirs[1].T + theirs[2])
-    limit = (apart - apart.mean(-1, keepdim=True)).sum(0) / words
-    assert torch.allclose(sizes[1000.0], limit, rtol=0.05, atol=0.05 * float(limit.norm()))
-    assert 0.2 < float(sizes[4.0].norm() / sizes[1.0].norm()) < 5.0
-
-
-def test_a_constant_added_to_logits_changes_nothing():
-    ours, theirs = _of_logits(0), _of_logits(1)
-    moved = [ours[0], ours[1], ours[2] + 3.0], (theirs[0], theirs[1], theirs[2] - 5.0)
-    assert torch.isclose(summed_divergence(*ours, tuple(theirs), 2.0), summed_divergence(*moved[0], moved[1], 2.0))
 
 
 # --- a step
@@ -181,22 +160,6 @@ def test_the_student_starts_from_the_chosen_layers(deep, trained, tmp_path):
     for name, tensor in own.items():
         source = name.replace("blocks.1.", "blocks.2.")
         assert torch.equal(tensor, whole[source]), name
-
-
-@pytest.mark.parametrize("stop", [1, 7])
-def test_a_distillation_is_resumed_to_the_bit(deep, trained, tmp_path, stop):
-    system = student_of(deep)
-    straight = fit(system, 0, tmp_path / "straight", start=trained, teacher=trained)
-    assert {"train.kl", "train.cosine", "train.mlm"} <= straight.curve.keys()
-    with pytest.raises(Interrupted):
-        fit(system, 0, tmp_path / "resumed", start=trained, teacher=trained, stop=stop_after(stop))
-    held = torch.load(tmp_path / "resumed" / CHECKPOINT, weights_only=True)["state_dict"]
-    assert not any("teacher" in name for name in held)
-    torch.manual_seed(999)
-    resumed = fit(system, 0, tmp_path / "resumed", start=trained, teacher=trained)
-    assert resumed.curve == straight.curve
-    weights = [load_weights(tmp_path / name / WEIGHTS) for name in ("straight", "resumed")]
-    assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
 
 
 def test_micro_batches_distil_as_the_whole_batch_does(deep, trained, tmp_path):

@@ -116,19 +116,6 @@ def test_rows_that_go_on_to_the_left_remember_what_stands_to_their_right(way, me
 
 
 @torch.no_grad()
-def test_every_position_sees_as_many():
-    model = encoder(positions="none", memory_length=4, same_length=True, num_layers=1)
-    carry = model(batch(texts(6)), model.begin(ROWS)).carry
-    seen = torch.zeros(6, 10, dtype=torch.long)
-    for place in range(4):
-        memory = carry.layers[0].clone()
-        memory[:, place] += torch.linspace(-1, 1, 16)
-        changed = model(batch(texts(6)), dataclasses.replace(carry, layers=(memory,))).last
-        seen[:, place] = (changed != model(batch(texts(6)), carry).last).any(-1).any(0)
-    assert seen[:, :4].sum(1).tolist() == [4, 3, 2, 1, 0, 0], "the oldest is read once, by the first"
-
-
-@torch.no_grad()
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
 def test_tables_of_positions_begin_anew_in_each_batch(positions):
     """The control: memory and batch have the same positions, so a text in parts is another text."""
@@ -165,20 +152,6 @@ def test_no_gradient_reaches_the_memory_and_yet_it_is_read(way):
 
 
 @torch.no_grad()
-def test_memory_is_projected_with_the_weights_of_the_step():
-    """Layer inputs are kept, not keys and values: other projections read the same memory otherwise."""
-    model, ids = encoder(positions="relative", memory_length=8, num_layers=1), texts(16)
-    carry = model(batch(ids[:, :8]), model.begin(ROWS)).carry
-    before = model(batch(ids[:, 8:]), carry).last
-    attention = model.blocks[0]["attention"].function
-    attention.qkv.weight[16:32].mul_(2)
-    twice = model(batch(ids[:, 8:]), carry).last
-    recomputed = model(batch(ids)).last[:, 8:]
-    assert not torch.allclose(before, twice, atol=1e-3)
-    assert torch.allclose(twice, recomputed, atol=1e-10), "one layer: memory holds embeddings, which did not change"
-
-
-@torch.no_grad()
 @pytest.mark.parametrize("way", ["relative", "learned distances", "rotary", "linear bias"])
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_rows_of_unequal_length_go_on_as_each_alone(way, side):
@@ -199,21 +172,6 @@ def test_rows_of_unequal_length_go_on_as_each_alone(way, side):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("way", POSITIONS)
-def test_zeros_are_an_empty_memory(way):
-    """So a row that begins anew inside a stream is one whose part of every tensor is zero."""
-    model, ids = encoder(**POSITIONS[way], memory_length=6), texts(8)
-    carry = model(batch(ids), model.begin(ROWS)).carry
-    emptied = dataclasses.replace(
-        carry, layers=tuple(layer * torch.tensor([1.0, 0.0, 1.0])[:, None, None] for layer in carry.layers),
-        real=carry.real & torch.tensor([True, False, True])[:, None],
-    )  # fmt: skip
-    found, new = model(batch(ids), emptied).last, model(batch(ids)).last
-    assert torch.allclose(found[1], new[1], atol=1e-10)
-    assert torch.equal(found[0], model(batch(ids), carry).last[0])
-
-
-@torch.no_grad()
 def test_another_memory_at_evaluation():
     """Length, band and largest distance are attributes that no weight depends on; a memory keeps its own length."""
     model, ids = encoder(positions="relative", memory_length=4), texts()
@@ -227,27 +185,3 @@ def test_another_memory_at_evaluation():
     assert not torch.allclose(in_parts(model, ids, (8, 16)), long, atol=1e-3)
     model.memory_length = 0
     assert model.begin(ROWS) is None
-
-
-@torch.no_grad()
-def test_a_memory_is_hidden_until_it_holds_something():
-    model, ids = encoder(positions="relative", memory_length=6), texts(8)
-    begun = model(batch(ids), model.begin(ROWS))
-    assert torch.allclose(begun.last, model(batch(ids)).last, atol=1e-12)
-    assert [layer.shape for layer in begun.carry.layers] == [(ROWS, 6, 16)] * 3
-    other = model.begin(ROWS)
-    for layer in other.layers:
-        layer.fill_(5.0)
-    assert torch.equal(model(batch(ids), other).last, begun.last)
-
-
-@torch.no_grad()
-def test_what_is_read_with_a_memory_is_what_would_be_read():
-    model, ids = encoder(positions="relative", memory_length=8), texts(16)
-    carry = model(batch(ids[:, :8]), model.begin(ROWS)).carry
-    example = batch(ids[:, 8:])
-    wanted = model(example, carry)
-    example.read = (torch.arange(ROWS) * 8)[:, None] + torch.tensor([[7, 2]])
-    found = model(example, carry)
-    assert torch.allclose(found.last[:, [2, 7]], wanted.last[:, [2, 7]], atol=1e-12)
-    assert all(torch.equal(*kept) for kept in zip(found.carry.layers, wanted.carry.layers, strict=True))

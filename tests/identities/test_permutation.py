@@ -76,26 +76,6 @@ def test_a_query_knows_the_context_and_earlier_targets_and_never_its_own(positio
         assert torch.equal(queries[row], context | earlier), "and not the token that it is asked for"
 
 
-def test_the_identity_order_of_all_tokens_is_the_dependency_of_a_causal_model():
-    states, queries = depends(encoder(), list(range(LENGTH)))
-    causal = encoder(direction="left_to_right", query_stream=False)
-    own = []
-    for column in range(LENGTH):
-        texts = [dataclasses.replace(example(ids, [-1] * LENGTH), visible=Visibility(), queries=None)
-                 for ids in (words(), changed(words(), column))]  # fmt: skip
-        own.append((causal(texts[0]).last != causal(texts[1]).last).any(-1)[0])
-    own = torch.stack(own, 1)
-    assert torch.equal(states, own)
-    assert torch.equal(queries[1:], own[:-1]), "the query about a token knows what predicts it there"
-    assert not queries[0].any()
-
-
-def test_a_single_target_is_asked_with_what_a_single_mask_leaves():
-    for column in range(LENGTH):
-        _, queries = depends(encoder(), [0 if other == column else -1 for other in range(LENGTH)])
-        assert torch.equal(queries[0], torch.arange(LENGTH) != column)
-
-
 @torch.no_grad()
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_a_query_that_sees_nothing_is_the_same_whatever_the_text(positions):
@@ -121,21 +101,6 @@ def test_the_content_does_not_know_of_queries(positions):
     assert without.queries is None
     assert torch.allclose(with_queries.last, without.last, atol=1e-12)
     assert all(torch.allclose(*pair, atol=1e-12) for pair in zip(with_queries.layers, without.layers, strict=True))
-
-
-@torch.no_grad()
-def test_only_the_content_is_remembered_and_queries_read_it():
-    model = encoder(memory_length=6)
-    first, ids = model(example(words(2), ORDER), model.begin(2)), changed(words(2), slice(None))
-    plain = model(dataclasses.replace(example(words(2), ORDER), queries=None), model.begin(2))
-    for one, other in zip(first.carry.layers, plain.carry.layers, strict=True):
-        assert torch.allclose(one, other, atol=1e-12)
-    after, alone = model(example(ids, ORDER), first.carry), model(example(ids, ORDER), model.begin(2))
-    assert not torch.allclose(after.queries, alone.queries, atol=1e-3)
-    empty, nothing = model.begin(2), model(example(ids, ORDER))
-    assert torch.allclose(model(example(ids, ORDER), empty).queries, nothing.queries, atol=1e-12)
-    first_in_order = model(example(ids, list(range(LENGTH))), first.carry).queries[:, 0]
-    assert not torch.allclose(first_in_order[0], first_in_order[1]), "the memory is what the first query sees"
 
 
 @pytest.mark.parametrize("positions", ["relative", "relative_learned", "rotary", "learned"])
@@ -215,47 +180,6 @@ def test_both_streams_are_those_of_the_formula():
     encoded = model(asked)
     assert torch.allclose(encoded.last[0], h, atol=1e-10)
     assert torch.allclose(encoded.queries[0], g, atol=1e-10)
-
-
-@torch.no_grad()
-def test_a_relation_of_segments_is_nothing_where_there_is_one():
-    """It adds the same to all scores of a row; of two segments it does not, and their numbers do not matter."""
-    model = encoder(segment_relation=True)
-    plain = encoder()
-    plain.load_state_dict(model.state_dict(), strict=False)
-    one, two = torch.zeros(1, LENGTH, dtype=torch.long), torch.arange(LENGTH).ge(4).long()[None]
-    assert torch.allclose(model(example(words(), ORDER, one)).last, plain(example(words(), ORDER)).last, atol=1e-10)
-    both = model(example(words(), ORDER, two))
-    assert not torch.allclose(both.last, plain(example(words(), ORDER)).last, atol=1e-3)
-    assert torch.equal(both.queries, model(example(words(), ORDER, 7 - 3 * two)).queries)
-
-
-@torch.no_grad()
-def test_what_is_remembered_is_of_segment_0():
-    model, same = encoder(segment_relation=True, memory_length=6), torch.zeros(1, LENGTH, dtype=torch.long)
-    plain = encoder(memory_length=6)
-    plain.load_state_dict(model.state_dict(), strict=False)
-    given = [net(example(words(), ORDER, same), net.begin(1)).carry for net in (model, plain)]
-    assert torch.allclose(model(example(words(), ORDER, same), given[0]).queries,
-                          plain(example(words(), ORDER), given[1]).queries, atol=1e-10)  # fmt: skip
-    others = model(example(words(), ORDER, same + 1), given[0]).queries
-    assert not torch.allclose(others, model(example(words(), ORDER, same), given[0]).queries, atol=1e-3)
-    assert torch.allclose(model(example(words(), ORDER, same + 1)).queries,
-                          model(example(words(), ORDER, same)).queries, atol=1e-10)  # fmt: skip
-
-
-@torch.no_grad()
-def test_padding_may_stand_on_either_side():
-    model, ids, pad = encoder(segment_relation=True), words(2), torch.zeros(2, 3, dtype=torch.long)
-    segments = torch.arange(LENGTH).ge(5).long().expand(2, -1)
-    bare, hidden = model(example(ids, ORDER, segments)), [-1, -1, -1]
-    for side in ("left", "right"):
-        placed = [torch.cat([pad, x] if side == "left" else [x, pad], 1) for x in (ids, segments)]
-        real = torch.cat([pad, torch.ones_like(ids)] if side == "left" else [torch.ones_like(ids), pad], 1).bool()
-        order = hidden + ORDER if side == "left" else ORDER + hidden
-        found = model(example(placed[0], order, placed[1], real))
-        assert torch.allclose(found.last[real].view(2, LENGTH, -1), bare.last, atol=1e-10), side
-        assert torch.allclose(found.queries, bare.queries, atol=1e-10), side
 
 
 def test_a_model_without_a_query_stream_refuses_queries():

@@ -9,7 +9,6 @@ import torch
 from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Example, Tokens, Unsupported, Visibility
 from lightning_modules.config import ConfigError
-from lightning_modules.layers.distances import Distances, waves
 from lightning_modules.layers.memory import Memory
 from lightning_modules.systems import SYSTEMS
 
@@ -179,32 +178,6 @@ def test_gradients_are_those_of_the_formula(kind, direction, memory):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("direction", ["both", "left_to_right"])
-def test_the_skewed_form_picks_what_the_gathered_form_picks(direction):
-    """Wherever a pair is seen; a shift alone is wrong above the diagonal of a model that reads both ways."""
-    terms_of = torch.Generator().manual_seed(0)
-    for new, size in ((1, 1), (1, 6), (4, 4), (4, 9), (5, 6)):
-        regular = Distances.regular(new, size, direction, 0, torch.device("cpu"))
-        place = torch.arange(size)[None]
-        gathered = Distances.between(place[:, -new:], place, direction)
-        terms = torch.randn(2, 3, new, len(regular.each), generator=terms_of)
-        seen = torch.ones(new, size, dtype=torch.bool)
-        seen = seen.tril(size - new) if direction == "left_to_right" else seen
-        cut = len(regular.each) - len(gathered.each)
-        assert torch.equal(regular.each[: len(regular.each) - cut], gathered.each)
-        assert torch.equal(regular.pick(terms)[..., seen], gathered.pick(terms)[..., seen])
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("kind", KINDS)
-def test_only_differences_of_positions_matter(kind):
-    model, given = encoder(**KINDS[kind]), ids()
-    here = model(example(given)).last
-    there = model(example(given, positions=1000 + torch.arange(LENGTH).expand(ROWS, -1))).last
-    assert torch.allclose(here, there, atol=1e-12)
-
-
-@torch.no_grad()
 @pytest.mark.parametrize("kind", KINDS)
 def test_padding_on_either_side_is_the_same(kind):
     """With relative positions alone; the content of padding changes nothing, to the bit."""
@@ -218,47 +191,6 @@ def test_padding_on_either_side_is_the_same(kind):
             found.append(model(example(rows, real)).last[:, before : before + LENGTH])
         assert torch.equal(*found)
         assert torch.allclose(found[0], alone, atol=1e-12)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_reversed_text_with_negated_positions_is_the_text(kind):
-    """Scores are flipped, so that states are the same in reverse; without negated positions they are others."""
-    model, text = encoder(**KINDS[kind]), ids()
-    wanted = model(example(text)).last.flip(1)
-    positions = -torch.arange(LENGTH).expand(ROWS, -1)
-    assert torch.allclose(model(example(text.flip(1), positions=positions)).last, wanted, atol=1e-12)
-    assert not torch.allclose(model(example(text.flip(1))).last, wanted, atol=1e-3)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("kind", KINDS)
-def test_nothing_is_seen_of_what_follows(kind):
-    """Another token at t changes nothing before t, to the bit, and something at t and after it."""
-    model, text = encoder(**KINDS[kind], direction="left_to_right"), ids()
-    for memory in (None, remembered()):
-        before = model(example(text), memory).last
-        for t in range(LENGTH):
-            other = text.clone()
-            other[:, t] = (text[:, t] - 4) % 25 + 5
-            after = model(example(other), memory).last
-            assert torch.equal(after[:, :t], before[:, :t])
-            assert ((after - before).abs().amax(-1)[:, t:] > 1e-9).all()
-
-
-def test_sinusoids_are_sines_then_cosines():
-    found = waves(torch.tensor([2, 0, -3]), 6, torch.float64)
-    for row, distance in zip(found, (2, 0, -3), strict=True):
-        assert torch.allclose(row, sinusoid(distance, 6), atol=1e-12)
-    assert waves(torch.tensor([1]), 5, torch.float32).shape == (1, 5)
-
-
-def test_query_biases_are_shared_or_one_a_layer():
-    shared, layers = (encoder(positions="relative", query_biases=kind) for kind in ("shared", "layer"))
-    count = lambda model: sum(weight.numel() for weight in model.parameters())  # noqa: E731
-    assert count(layers) - count(shared) == 12 + 12
-    assert shared.depth("query_biases.u") == 1
-    assert layers.depth("blocks.1.attention.function.relation.biases.u") == 2
 
 
 # --- what cannot be

@@ -74,25 +74,6 @@ class TestSavingAndResuming:
         assert fitted.cost["tokens_per_second"] == 8 * 16
         assert speeds == pytest.approx([8 * 16] * 5)
 
-    def test_a_tensor_of_several_names_is_read_under_each(self, tmp_path):
-        """A tied tensor was left random: the file held it by another name (huggingface/transformers#38870)."""
-
-        class Tied(nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.output, self.table = nn.Linear(4, 6, bias=False), nn.Embedding(6, 4)
-                self.table.weight = self.output.weight
-                self.turned = nn.Parameter(torch.randn(5, 3).T)
-                self.register_buffer("part", self.turned.data[:2])
-                self.register_buffer("none", torch.zeros(0))
-
-        made, read = Tied(), Tied()
-        keep_weights(made, tmp_path)
-        read.load_state_dict(load_weights(tmp_path / WEIGHTS))
-        assert read.state_dict().keys() == made.state_dict().keys()
-        for name, tensor in read.state_dict().items():
-            assert torch.equal(tensor, made.state_dict()[name]), name
-
     @pytest.mark.parametrize("positions", POSITIONS)
     def test_what_no_file_holds_is_made_again(self, tmp_path, positions):
         """Buffers that are not saved were left as the memory was (huggingface/transformers#48892)."""
@@ -237,23 +218,6 @@ class TestTrainingAndMeasuring:
         with pytest.raises(Diverged) as caught:
             fit(tiny.but(**changes | {"training.steps": 1}), 0, tmp_path)
         assert caught.value.step == 1
-
-    def test_dropout_is_on_again_after_an_evaluation(self, tiny, tmp_path, monkeypatch):
-        """After the first evaluation a model trained without dropout (Lightning-AI/pytorch-lightning#20177)."""
-        dropped, original = [], Pretrain.training_step
-
-        def step(self, example, index):
-            dropped.append([part.training for part in self.modules()])
-            return original(self, example, index)
-
-        monkeypatch.setattr(Pretrain, "training_step", step)
-        for points in (1, 12):
-            fit(tiny.but(**{"evaluation.points": points}), 0, tmp_path / str(points))
-        assert len(dropped) == 24
-        assert all(map(all, dropped))
-        once, often = (load_file(tmp_path / str(points) / WEIGHTS) for points in (1, 12))
-        for name, tensor in once.items():
-            assert torch.equal(tensor, often[name]), name
 
     def test_a_loss_is_of_the_weights_of_its_step(self, tiny, tmp_path, monkeypatch):
         """Casts of weights were kept across an evaluation and an update (NVIDIA/apex#132)."""

@@ -84,28 +84,6 @@ def test_the_rest_reads_the_part_that_goes_on_and_what_is_remembered():
         assert (there.last[rest] - here).abs().amax(1).min() > 1e-6
 
 
-@torch.no_grad()
-@pytest.mark.parametrize("backward", [None, BACKWARD])
-def test_a_part_that_is_all_of_the_row_is_a_plain_stream(backward):
-    model, ids = encoder(**POSITIONS["relative"], memory_length=8, direction="both"), texts(LENGTH)
-    plain, whole = (model(example(ids, reuse, backward), model.begin(ROWS)) for reuse in (None, LENGTH))
-    assert torch.allclose(plain.last, whole.last, atol=1e-12)
-    for one, other in zip(plain.carry.layers, whole.carry.layers, strict=True):
-        assert torch.allclose(one, other, atol=1e-12)
-
-
-@torch.no_grad()
-def test_rows_that_are_presented_several_times_are_read_alike_each_time():
-    model, one = encoder(**POSITIONS["relative"], memory_length=8, direction="both"), example(texts(LENGTH))
-    once = model(one, model.begin(ROWS)).last
-    twice = torch.arange(ROWS).repeat_interleave(2)
-    assert torch.allclose(
-        model(one.rows(twice), model.begin(2 * ROWS)).last,
-        once.repeat_interleave(2, 0),
-        atol=1e-10,
-    )
-
-
 def permuted(ids, one_in=3.0, units=None, backward=BACKWARD, reuse=REUSE):
     objective = PermutationLM(one_in=one_in, **({} if units is None else {"units": units}))
     return objective.corrupt(example(ids, reuse, backward), make_draws(ROWS), make_vocabulary())
@@ -135,14 +113,6 @@ def test_each_part_has_its_share_of_targets_and_an_order_of_its_own(units):
         wanted = seen[row, place].clone()
         wanted[place] = False
         assert torch.equal(one.queries.visible[row, column], wanted)
-
-
-def test_without_a_reuse_length_nothing_changes():
-    tokens = batch(texts(LENGTH)).inputs
-    none = PermutationLM().corrupt(Example.of(tokens), make_draws(ROWS), make_vocabulary())
-    same = permuted(texts(LENGTH), one_in=6.0, backward=None, reuse=None)
-    assert torch.equal(none.visible.pairs, same.visible.pairs)
-    assert torch.equal(none.queries.where, same.queries.where)
 
 
 @torch.no_grad()

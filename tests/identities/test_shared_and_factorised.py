@@ -31,22 +31,6 @@ def test_sharing_with_nobody_is_no_sharing(sharing, layers, groups):
     assert torch.equal(_run(_built(shared).train()), _run(_built(alone).train()))
 
 
-@pytest.mark.parametrize("sharing", ["none", *SHARING])
-@pytest.mark.parametrize("groups", [1, 2, 3, 4])
-def test_as_many_modules_as_groups_or_layers(sharing, groups):
-    parameters = dict(_built(DEEP.but(sharing=sharing, sharing_groups=groups)).named_parameters())
-    for kind, weight in (("attention", "qkv"), ("ffn", "expand")):
-        wanted = groups if sharing in (kind, "all") else 6
-        assert sum(name.endswith(f"{kind}.function.{weight}.weight") for name in parameters) == wanted
-        assert sum(name.endswith(f"{kind}.norm.weight") for name in parameters) == wanted
-
-
-def test_groups_are_of_consecutive_layers():
-    settings = DEEP.but(num_layers=7, sharing="attention", sharing_groups=3)
-    assert [settings.owners(layer)["attention"] for layer in range(7)] == [0, 0, 0, 3, 3, 5, 5]
-    assert [settings.owners(layer)["ffn"] for layer in range(7)] == list(range(7))
-
-
 @pytest.mark.parametrize("sharing", SHARING)
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_a_shared_encoder_is_an_unshared_one_with_equal_weights(sharing, norm):
@@ -91,20 +75,6 @@ def test_depth_is_that_of_the_first_use():
     assert {d for name, d in depths.items() if ".attention." in name} == {1, 4}
     assert {d for name, d in depths.items() if ".ffn." in name} == {1, 2, 3, 4, 5, 6}
     assert depths["final_norm.weight"] == 7
-
-
-@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
-def test_everything_below_the_projection_is_narrow(positions):
-    encoder = _built(DEEP.but(embedding_size=8, positions=positions))
-    below = {name: tuple(p.shape) for name, p in encoder.embeddings.named_parameters()}
-    projection = {below.pop("projection.weight"), below.pop("projection.bias")}
-    assert projection == {(32, 8), (32,)}
-    assert {shape[-1] for shape in below.values()} == {8}
-    assert not encoder.embeddings.projection.bias.any()
-    assert encoder.embeddings.projection.weight.abs().max() <= 0.04  # initialised as every other weight
-    encoded = encoder(Example.of(make_tokens()))
-    assert encoded.layers[0].shape[-1] == 32
-    assert encoded.table.shape == (50, 8)
 
 
 @pytest.mark.parametrize("knobs", [{"embedding_size": 8}, {"embedding_size": 64, "sharing": "all"}])

@@ -21,7 +21,6 @@ from lightning_modules.config import ConfigError, identity
 from lightning_modules.pretraining import fit
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
-from lightning_modules.training.recorder import Interrupted
 from lightning_modules.training.weights import WEIGHTS, load_weights
 from tests.end_to_end.test_families import started
 from tests.languages import tiny_xlm
@@ -101,15 +100,6 @@ def test_a_part_is_taken_alone(translator, tmp_path, monkeypatch, chosen, begins
     assert loaded == {name for name in ours if name.startswith(begins) and of_parent(name)}
 
 
-def test_a_source_table_of_its_own_starts_from_the_same_words(translator, tmp_path, monkeypatch):
-    own = ALL | {"source_words": "words", "source_positions": "positions"}
-    system = translator.but(**{"model.source_embeddings": "own", START: MASKED, PARTS: own})
-    parent = parent_of(system)
-    ours = started(system, kept(parent, tmp_path / "parent"), tmp_path, monkeypatch).state_dict()
-    for name, tensor in ours.items():
-        assert of_parent(name) is None or torch.equal(tensor, parent.state_dict()[of_parent(name)]), name
-
-
 def test_a_map_that_names_nothing_is_a_random_start_to_the_bit(translator, tmp_path):
     nothing = translator.but(**{START: MASKED, PARTS: {}})
     assert identity(nothing.essence()) == identity(translator.essence())
@@ -162,27 +152,6 @@ def test_every_weight_of_a_transformer_is_in_one_part():
 
 
 # --- training, and the same again
-
-
-def test_killed_and_resumed_ends_with_the_same_bits_and_lists_what_is_new(translator, tmp_path):
-    system = translator.but(**{START: MASKED, PARTS: ALL})
-    fit(system.ancestor(), 0, tmp_path / "parent")
-    start = tmp_path / "parent" / WEIGHTS
-    whole = fit(system, 3, tmp_path / "whole", start=start)
-    steps = iter([False, False, True])
-    with pytest.raises(Interrupted):
-        fit(system, 3, tmp_path / "parts", start=start, stop=lambda: next(steps, False))
-    resumed = fit(system, 3, tmp_path / "parts", start=start)
-    one, other = (load_weights(tmp_path / name / WEIGHTS) for name in ("whole", "parts"))
-    assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
-    assert whole.metrics == resumed.metrics
-    assert whole.metrics != fit(translator, 3, tmp_path / "random").metrics
-    listed = whole.execution["start"]
-    assert listed == resumed.execution["start"]
-    assert {part: found["from"] for part, found in listed["loaded"].items()} == ALL
-    assert list(listed["new"]) == ["source_attention"]
-    counted = sum(found["parameters"] for found in listed["loaded"].values()) + listed["new"]["source_attention"]
-    assert counted == system.parameters()
 
 
 def test_other_words_are_remapped_before_parts_are_taken(translator, tmp_path, monkeypatch):

@@ -2,13 +2,9 @@
 
 import json
 
-import numpy as np
 import pytest
 import torch
 from transformers import (
-    AutoModelForCausalLM,
-    BertConfig,
-    BertLMHeadModel,
     GPT2Config,
     GPT2LMHeadModel,
     GPT2Tokenizer,
@@ -19,85 +15,11 @@ from transformers import (
 
 from ablations.core.store import Records
 from ablations.inspection.language_models import opened
-from lightning_modules import interop
 from lightning_modules.data.text.tokenizer import Tokenizer, train
 from lightning_modules.generation.generate import Sampling, generate, probabilities
 from lightning_modules.generation.scoring import log_probabilities
 from lightning_modules.interop.families import FAMILIES
-from lightning_modules.systems import SYSTEMS
-from tests.language_models import SENTENCES, model
-
-SIZE = {"model.num_layers": 2, "model.hidden_size": 32, "model.num_heads": 4, "model.init_std": 0.3}
-LENGTHS = (9, 4, 12, 4)
-
-
-def theirs(lm):
-    """BERT as a decoder with the weights of one of our language models, which has its form."""
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=80, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128,
-        max_position_embeddings=64, is_decoder=True, pad_token_id=0, bos_token_id=2, eos_token_id=3,
-    )  # fmt: skip
-    decoder = BertLMHeadModel(config).eval()
-    renamed = {
-        "bert.embeddings.word_embeddings.": "embeddings.word.",
-        "bert.embeddings.position_embeddings.": "embeddings.position.",
-        "bert.embeddings.token_type_embeddings.": "embeddings.tables.segment.",
-        "bert.embeddings.LayerNorm.": "embeddings.norm.",
-        "bert.encoder.layer.": "blocks.",
-        ".attention.output.dense.": ".attention.function.output.",
-        ".attention.output.LayerNorm.": ".attention.norm.",
-        ".intermediate.dense.": ".ffn.function.expand.",
-        ".output.dense.": ".ffn.function.contract.",
-        ".output.LayerNorm.": ".ffn.norm.",
-        "cls.predictions.transform.LayerNorm.": "vocabulary.norm.",
-        "cls.predictions.transform.": "vocabulary.",
-        "cls.predictions.": "vocabulary.",
-    }
-    ours = dict(lm.backbone.state_dict()) | dict(lm.heads.state_dict())
-    with torch.no_grad():
-        for name, parameter in decoder.named_parameters():
-            for old, new in renamed.items():
-                name = name.replace(old, new)
-            for place, part in enumerate(("query", "key", "value")):
-                if f"attention.self.{part}." in name:
-                    whole = ours[name.replace(f"attention.self.{part}.", "attention.function.qkv.")]
-                    parameter.copy_(whole.chunk(3)[place])
-                    break
-            else:
-                parameter.copy_(ours[name])
-    return decoder
-
-
-@pytest.fixture
-def both(tmp_path):
-    lm = model(tmp_path, **SIZE)
-    return lm, theirs(lm)
-
-
-def prompts(lm):
-    noise = np.random.default_rng(2)
-    return [[*lm.start, *noise.integers(5, 80, length - 1).tolist()] for length in LENGTHS]
-
-
-def test_greedy_text_is_that_of_transformers(both):
-    lm, decoder = both
-    found = generate(lm, prompts(lm), new_tokens=16)
-    for prompt, written in zip(prompts(lm), found, strict=True):
-        with torch.no_grad():
-            ids = decoder.generate(torch.tensor([prompt]), do_sample=False, max_new_tokens=16, use_cache=True)
-        wanted = ids[0, len(prompt) :].tolist()
-        assert written.ids == (wanted[: wanted.index(3)] if 3 in wanted else wanted)
-    assert len({tuple(written.ids) for written in found}) == len(LENGTHS), "the prompts are told apart"
-
-
-def test_log_probabilities_are_those_of_transformers(both):
-    lm, decoder = both
-    for row, found in zip(prompts(lm), log_probabilities(lm, prompts(lm)), strict=True):
-        ids = torch.tensor([row])
-        with torch.no_grad():
-            nats = torch.log_softmax(decoder(ids).logits[0, :-1], -1).gather(1, ids[0, 1:, None])[:, 0]
-        assert found == pytest.approx(nats.numpy(), rel=1e-4, abs=1e-5)
+from tests.language_models import SENTENCES
 
 
 @pytest.fixture
@@ -137,27 +59,6 @@ def test_a_folder_of_gpt2_writes_and_scores_what_transformers_does(folder, tmp_p
         assert written.ids == (wanted[: wanted.index(lm.end)] if lm.end in wanted else wanted)
         assert nats == pytest.approx(logits.gather(1, ids[0, 1:, None])[:, 0].numpy(), rel=1e-4, abs=1e-5)
     assert len({tuple(written.ids) for written in found}) == len(texts)
-
-
-def test_a_folder_that_we_write_writes_in_transformers_what_it_writes_here(tmp_path):
-    settings, path = Tokenizer(kind="byte_bpe", vocab_size=290, lowercase=False), tmp_path / "tokenizer.json"
-    path.write_text(train(settings, SENTENCES).to_str())
-    system = SYSTEMS["gpt2"].but(
-        **SIZE | {"model.max_positions": 48, "format.sequence_length": 48, "data.tokenizer": settings}
-    )
-    interop.write(interop.of_run(system, system.build(0).state_dict()), tmp_path / "out", path)
-    decoder = AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
-    lm = opened(str(tmp_path / "out"), Records(tmp_path), scale="smoke").load()
-    rows = [lm.prompt(text) for text in ("The winds tonight", "A van waits near the water", "one")]
-    found = generate(lm, rows, new_tokens=20)
-    for row, written in zip(rows, found, strict=True):
-        ids = torch.tensor([row])
-        wanted = decoder.generate(
-            ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=20, pad_token_id=0
-        )[0, len(row) :].tolist()
-        assert written.ids == (wanted[: wanted.index(lm.end)] if lm.end in wanted else wanted)
-    assert len({tuple(written.ids) for written in found}) == len(rows)
-    assert max(len(written.ids) for written in found) == 20
 
 
 @pytest.mark.parametrize(

@@ -80,18 +80,7 @@ def test_numbers_are_equal_both_ways_and_a_round_trip_loses_nothing(cls, tmp_pat
     assert all(torch.equal(second.weights[name], first.weights[name]) for name in first.weights)
 
 
-def test_what_is_read_from_a_configuration_is_a_knob_and_what_it_omits_is_gpt2s_default(tmp_path):
-    theirs_of().save_pretrained(tmp_path)
-    model = interop.read(tmp_path).system.model
-    assert (model.num_layers, model.hidden_size, model.num_heads, model.ffn_size) == (3, 32, 4, 48)
-    assert (model.max_positions, model.activation, model.norm_eps, model.init_std) == (26, "gelu_tanh", 1e-3, 0.3)
-    assert (model.embedding_dropout, model.dropout, model.attention_dropout) == (0.15, 0.2, 0.3)
-    assert (model.norm, model.direction, model.embedding_norm, model.segment_types) == (
-        "pre",
-        "left_to_right",
-        False,
-        0,
-    )
+def test_what_a_configuration_omits_is_gpt2s_default(tmp_path):
     theirs_of(n_inner=None).save_pretrained(tmp_path / "wide")
     file = tmp_path / "wide" / "config.json"
     given = json.loads(file.read_text())
@@ -127,13 +116,8 @@ def test_the_released_files_are_read(tmp_path):
         ({"reorder_and_upcast_attn": True}, "reorder_and_upcast_attn: 'True' is not supported"),
         ({"scale_attn_weights": False}, "scale_attn_weights: 'False' is not supported. It must be True"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings: 'False' is not supported"),
-        ({"add_cross_attention": True}, "add_cross_attention: 'True' is not supported"),
         ({"activation_function": "silu"}, "activation_function: 'silu' is not supported. Allowed: gelu, gelu_new"),
-        ({"n_layer": 10**9}, "n_layer: must be a whole number from 1 to 1,000"),
-        ({"n_embd": "32"}, "n_embd: must be a whole number"),
-        ({"n_head": 5}, "hidden_size 32 is not a multiple of num_heads 5"),
         ({"n_inner": 50}, r"h\.0\.mlp\.c_fc\.weight has the shape \[32, 48\], but config.json makes it \[32, 50\]"),
-        ({"auto_map": {"AutoModel": "x.Y"}}, "auto_map: .* custom code"),
     ],
 )
 def test_what_is_not_supported_is_refused_by_its_name(changes, message, tmp_path):

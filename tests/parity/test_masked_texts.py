@@ -115,16 +115,6 @@ def test_several_masks(exported, text):
     assert ["[MASK]" if piece in spaces else piece for piece in whole] == [vocabulary.pieces[n] for n in ids]
 
 
-def test_masks_are_called_by_their_name(exported):
-    _, _, _, folder = exported
-    theirs = AutoTokenizer.from_pretrained(folder)
-    ids = theirs("so [MASK], [MASK]")["input_ids"]
-    assert theirs.convert_ids_to_tokens(ids).count("[MASK]") == 2
-    assert theirs.decode(ids).count("[MASK]") == 2
-    spans = theirs("so [MASK], [MASK]", return_offsets_mapping=True)["offset_mapping"]
-    assert [span[1] for span, n in zip(spans, ids, strict=True) if n == theirs.mask_token_id] == [9, 17]
-
-
 def test_masks_that_touch(exported):
     _, encoder, _, folder = exported
     ids = masked("so [MASK][MASK]", encoder)

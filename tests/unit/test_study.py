@@ -1,10 +1,8 @@
 """What a notebook holds: what it shows, and what it gives to go on from."""
 
-import inspect
 import io
 import os
 import re
-import typing
 from types import SimpleNamespace
 
 import pandas as pd
@@ -34,13 +32,6 @@ def study(tmp_path):
             found.records.put(make_record(run, 4 + 0.1 * place + 0.01 * run.seed))
     found.resolve()
     return found
-
-
-def test_open_has_the_signature_of_the_study_that_it_makes():
-    """It is written twice, because `Study` is imported when the first is opened."""
-    opened, made = inspect.signature(ablations.open), inspect.signature(Study)
-    assert list(opened.parameters.values()) == list(made.parameters.values())
-    assert typing.get_type_hints(ablations.open, localns={"Study": Study})["return"] is Study
 
 
 def test_a_plan_shows_the_memory_that_each_cell_needs_and_names_those_that_need_too_much(tmp_path, monkeypatch):
@@ -131,12 +122,6 @@ def test_tables_have_their_numbers_unrounded(study):
     assert set(study.claims().data["claim"]) == {claim.id for claim in study.grid.claims}
 
 
-def test_what_is_shown_in_a_notebook_is_printed_in_a_terminal(study):
-    shown = study.table()
-    assert str(shown) == shown.text == shown._repr_markdown_()
-    assert shown.text.startswith("| ")
-
-
 def test_figures_can_be_drawn_on_and_are_shown_in_the_bytes_that_are_saved(study):
     figure = study.figure()
     assert isinstance(figure, Figure)
@@ -144,21 +129,6 @@ def test_figures_can_be_drawn_on_and_are_shown_in_the_bytes_that_are_saved(study
     assert before == style.svg(figure)
     figure.axes[0].axhline(4.2)
     assert figure._repr_svg_() != before
-
-
-def test_what_is_about_a_grid_is_shown_unless_it_is_to_be_brief(tmp_path):
-    study = Study(tiny.grid(tmp_path, extra="about: A *note*.\n"), "smoke", results_dir=tmp_path / "results")
-    assert "A *note*.\n\n" in study.about().text
-    assert study.about(brief=True).text == study.about().text.replace("A *note*.\n\n", "")
-
-
-def test_what_a_grid_does_not_measure_is_not_awaited(study):
-    assert "fine-tunes no model" in study.tasks().text
-    assert "nothing of the kind" in str(study.layers())
-
-
-def test_nothing_to_draw_is_said(tmp_path):
-    assert "no run has finished" in str(Study("masking_ratio", "smoke", results_dir=tmp_path).figure())
 
 
 def test_what_papers_print_and_what_is_claimed_is_there_before_anything_runs(tmp_path):
@@ -169,11 +139,6 @@ def test_what_papers_print_and_what_is_claimed_is_there_before_anything_runs(tmp
     assert row[["value", "number"]].to_numpy().tolist() == [["84.5", 84.5]]
     assert list(claimed.data["claim"]) == [claim.id for claim in study.grid.claims]
     assert "no table" in str(Study("directionality", "smoke", results_dir=tmp_path).published())
-
-
-def test_a_misspelt_grid_gets_the_nearest(tmp_path):
-    with pytest.raises(ConfigError, match="'masking_ratio'"):
-        ablations.frame("maskin_ratio", results_dir=tmp_path)
 
 
 @pytest.mark.parametrize("grids", [["masking_ratio"], ["embedding_size", "masking_ratio"]])

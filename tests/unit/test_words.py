@@ -136,13 +136,6 @@ def test_marks_in_one_piece_are_one_word():
     assert beginnings(vocabulary.word_edges, ids, np.ones_like(ids, bool))[0].tolist() == [True] * 5
 
 
-def test_a_word_never_crosses_what_is_no_text():
-    vocabulary = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b"), np.array([1] * 6 + [0], bool))
-    ids = np.array([[2, 6, 6, 5, 6, 3, 6, 5, 3, 0]])
-    inside = np.isin(ids, [5, 6])
-    assert beginnings(vocabulary.word_edges, ids, inside)[0].astype(int).tolist() == [0, 1, 0, 1, 0, 0, 1, 1, 0, 0]
-
-
 def test_a_space_alone_belongs_to_what_follows():
     """As unigram models may cut: the mark of the space, then punctuation or letters."""
     vocabulary = Vocabulary(("\u2581", "(", "ab", "\u2581c"), np.array([True, False, False, True]), "\u2581")

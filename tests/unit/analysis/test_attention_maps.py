@@ -77,19 +77,6 @@ def test_the_model_stays_as_it_is():
     assert not [module for module in backbone.modules() if module._forward_hooks]
 
 
-def test_the_prior_is_what_is_left_when_queries_say_nothing():
-    backbone = encoder({"positions": "sided_linear_bias"})
-    for module in backbone.modules():
-        if isinstance(module, MultiHeadAttention):
-            torch.nn.init.zeros_(module.qkv.weight[:16])
-            torch.nn.init.zeros_(module.qkv.bias[:16])
-    for weights, prior in attention_maps(backbone, example()):
-        assert torch.allclose(weights, prior, atol=1e-6)
-        assert torch.equal(prior[0, :2].triu(1), torch.zeros(2, 16, 16)), "these heads look left"
-    (first, *_) = attention_maps(encoder({}), example(padding=0))
-    assert torch.allclose(first.prior, torch.full((4, 4, 16, 16), 1 / 16)), "without a bias all are alike"
-
-
 def by_hand(maps, tokens):
     """The statistics from their definitions, one token at a time."""
     found = {name: np.zeros((len(maps), maps[0].weights.shape[1])) for name in HeadStatistics.__dataclass_fields__}

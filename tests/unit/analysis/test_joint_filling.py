@@ -1,6 +1,5 @@
 """Two masks at once: three ways to fill them, on a model whose answers are known and on one with random weights."""
 
-import itertools
 import json
 from types import SimpleNamespace
 
@@ -15,7 +14,6 @@ from ablations.core.store import Records
 from ablations.inspection import trained
 from lightning_modules.analysis import joint_filling, probes
 from lightning_modules.analysis.joint_filling import fill_jointly
-from lightning_modules.analysis.probes import masked
 from lightning_modules.batch import Encoded
 from lightning_modules.config import ConfigError
 from lightning_modules.data.text.encode import Encoder
@@ -110,24 +108,6 @@ def test_all_pairs_are_compared(random_model, encoder, monkeypatch, batch):
     for pair in found:
         a, b = pieces.index(pair.first), pieces.index(pair.second)
         assert pair[2:] == pytest.approx([table[a, b] for table in tables.values()], rel=1e-5)
-
-
-def test_the_factors_are_those_of_filling_masks(random_model, encoder):
-    """With one word filled in, the other mask is an ordinary one."""
-    (pair, *_) = fill_jointly(random_model, encoder, "the [MASK] is near [MASK] water", 2)
-    both = probes.fill_mask(random_model, encoder, "the [MASK] is near [MASK] water", 120)
-    alone = [{filling.piece: filling.probability for filling in side} for side in both]
-    row = masked("the [MASK] is near [MASK] water", encoder)
-    assert row.count(4) == 2
-    row[row.index(4)] = encoder.vocabulary.pieces.index(pair.first)
-    text = " [MASK] ".join(
-        encoder.fast.decode(list(part)) for mask, part in itertools.groupby(row, lambda n: n == 4) if not mask
-    )
-    if masked(text, encoder) == row:  # a piece within a word cannot be spelt
-        (then,) = probes.fill_mask(random_model, encoder, text, 120)
-        after = {filling.piece: filling.probability for filling in then}
-        assert pair.left_first == pytest.approx(alone[0][pair.first] * after[pair.second], rel=1e-4)
-    assert pair.independent == pytest.approx(alone[0][pair.first] * alone[1][pair.second], rel=1e-4)
 
 
 @pytest.mark.parametrize("text", ["no mask", "one [MASK]", "[MASK] [MASK] [MASK]"])

@@ -28,14 +28,6 @@ def asked(tiny, request):
     return system.build(0).eval(), encoder
 
 
-def test_one_sequence_is_an_example():
-    vocabulary = type("V", (), {"cls": 2, "sep": 3})()
-    tokens = as_example([5, 6, 7], vocabulary).inputs
-    assert tokens.ids.tolist() == [[2, 5, 6, 7, 3]]
-    assert tokens.special.tolist() == [[True, False, False, False, True]]
-    assert tokens.real.all()
-
-
 def test_words_are_whole_words_with_their_rows(asked):
     module, encoder = asked
     words = WordVectors.of(module, encoder)

@@ -9,10 +9,8 @@ from torch.optim import SGD
 
 from lightning_modules.backbones import Recurrent
 from lightning_modules.batch import Example
-from lightning_modules.config import ConfigError
 from lightning_modules.systems import SYSTEMS
 from tests.conftest import make_tokens
-from tests.every import every
 
 PLAIN = Recurrent(
     num_layers=3, hidden_size=12, embedding_size=8, output_size=8, embedding_norm=False, embedding_dropout=0.0,
@@ -180,33 +178,6 @@ def test_dropouts_are_off_in_evaluation_and_keep_the_mean(name):
         assert (torch.stack(found).mean(0) - full).abs().max() < 0.3 * full.abs().max()
 
 
-@torch.no_grad()
-@pytest.mark.parametrize("direction", ["right_to_left", "two_way"])
-def test_all_of_it_reads_the_other_way_and_both_ways(direction):
-    changes = {"direction": direction, "num_layers": 4, "residual": True, "output_size": None, "hidden_size": 8}
-    model = encoder(**changes, **dict.fromkeys(DROPOUTS, 0.2))
-    tokens = make_tokens(padding=5)
-    encoded = model(Example.of(tokens))
-    assert encoded.last.isfinite().all()
-    assert not encoded.last[~tokens.real].any()
-
-
-@torch.no_grad()
-def test_a_carry_has_the_widths_of_the_layers():
-    model = encoder(weight_dropout=HALF)
-    carry = model.begin(4)
-    assert [tuple(part.shape for part in state) for state in carry] == [((4, n), (4, n)) for n in (12, 12, 8)]
-    whole = model.eval()(Example.of(make_tokens())).last
-    tokens, parts = make_tokens(), []
-    for some in (slice(0, 7), slice(7, 16)):
-        part = make_tokens(4, some.stop - some.start)
-        part.ids, part.special, part.real = tokens.ids[:, some], tokens.special[:, some], tokens.real[:, some]
-        encoded = model(Example.of(part), carry)
-        carry = encoded.carry
-        parts.append(encoded.last)
-    assert torch.allclose(torch.cat(parts, 1), whole, atol=1e-6)
-
-
 # --- sizes
 
 
@@ -214,21 +185,3 @@ def test_a_carry_has_the_widths_of_the_layers():
 def test_the_papers_models_have_as_many_parameters(words, published):
     """24 M on the Penn Treebank and 33 M on WikiText-2 in Tables 1 and 2 of Merity et al. 2018."""
     assert SYSTEMS["awd_lstm"].but(**{"data.tokenizer.vocab_size": words}).parameters() == published
-
-
-def test_the_lectures_classifier_has_as_many_parameters_as_it_prints():
-    """37,058,752: 60,003 words of 300, layers of 1,150, 1,150 and 300, and a head of 900, 50 and 2 with its norms."""
-    model = SYSTEMS["awd_lstm"].but(**{"model.embedding_size": 300, "model.output_size": 300}).model
-    head = nn.Sequential(nn.BatchNorm1d(900), nn.Linear(900, 50), nn.BatchNorm1d(50), nn.Linear(50, 2))
-    with torch.device("meta"):
-        backbone = model.build(60_003)
-    assert sum(p.numel() for part in (backbone, head) for p in part.parameters()) == 37_058_752
-
-
-@every("name", [*DROPOUTS, "residual", "output_size"])
-def test_a_transformer_refuses_these_knobs_by_name(name):
-    value = {"residual": True, "output_size": 8}.get(name, 0.1)
-    with pytest.raises(
-        ConfigError, match=f"model.{name}: is a knob of model.kind lstm.*, and model.kind is transformer"
-    ):
-        SYSTEMS["gpt"].but(**{f"model.{name}": value})

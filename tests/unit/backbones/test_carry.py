@@ -108,19 +108,6 @@ def test_positions_go_on_behind_the_last_of_a_row(way, padding):
 
 
 @torch.no_grad()
-def test_padding_changes_nothing_by_its_content():
-    model, ids = encoder(), texts(8)
-    real = torch.ones_like(ids, dtype=torch.bool)
-    real[:, 5:] = False
-    found = []
-    for padding in (0, 9):
-        ids[:, 5:] = padding
-        carry = model(batch(ids, real), BEGIN).carry
-        found.append(model(batch(texts(3)), carry).last)
-    assert torch.equal(*found)
-
-
-@torch.no_grad()
 def test_two_texts_go_on_from_one_carry():
     """Reading on from a carry leaves it as it was: two continuations do not see each other."""
     model, ids = encoder(positions="rotary"), texts()

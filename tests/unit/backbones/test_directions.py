@@ -1,15 +1,11 @@
 """Models that read one way: what they see, what they are asked, and how both ways are joined above the last layer."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 
-from ablations.study import Study
 from lightning_modules.backbones import Transformer
-from lightning_modules.batch import Example, Size, Visibility
+from lightning_modules.batch import Example, Visibility
 from lightning_modules.config import ConfigError
 from lightning_modules.data import open_store
 from lightning_modules.data.baselines import bigram
@@ -110,17 +106,6 @@ def test_two_ways_are_two_models_side_by_side():
             assert torch.equal(alone(Example.of(tokens)).last, states.last.chunk(2, -1)[half])
 
 
-@every("positions", ["none", "linear_bias", "sided_linear_bias"])
-def test_the_directions_mirror_each_other(positions):
-    """A text read from the right is its reverse read from the left."""
-    there, back = (encoder(direction=way, positions=positions) for way in WAYS[:2])
-    tokens, reverse = make_tokens(rows=2), make_tokens(rows=2)
-    reverse.ids = tokens.ids.flip(1)
-    with torch.no_grad():
-        one, two = there(Example.of(tokens)).last, back(Example.of(reverse)).last.flip(1)
-    assert torch.allclose(one, two, atol=1e-5)
-
-
 @every("direction", WAYS)
 def test_depth_costs_the_same_whichever_way(direction):
     """Two stacks have half of the layers each: blocks, and their work, are those of one."""
@@ -129,37 +114,6 @@ def test_depth_costs_the_same_whichever_way(direction):
     assert blocks[0] == blocks[1]
     assert one.flops_per_sequence(16) == other.flops_per_sequence(16)
     assert other.width == 32 * (2 if direction == "two_way" else 1)
-
-
-@every("direction", WAYS)
-def test_the_loss_is_the_cross_entropy_of_each_direction(direction):
-    objective, model = LanguageModel(direction=direction), encoder(direction=direction)
-    heads = objective.heads(Size(model(Example.of(make_tokens())).last.shape[-1], 32, 50))
-    example = objective.corrupt(Example.of(make_tokens(padding=3)), make_draws(), make_vocabulary())
-    encoded = model(example)
-    terms, measured = objective.loss(heads, encoded, example), objective.measure(heads, encoded, example)
-    assert set(terms) == set(objective.targets)
-    counts = objective.counts(example)
-    for name, total in terms.items():
-        count = counts[name]
-        logits, wanted = objective.logits(heads, encoded, example, name), example.targets[name].ids
-        assert (total / count).item() == pytest.approx(F.cross_entropy(logits, wanted).item(), rel=1e-5)
-        summed, counted = measured[f"{name}_loss"]
-        assert counted == count
-        assert summed.item() == pytest.approx(total.item(), rel=1e-6)  # summed in another order
-        right = (logits.argmax(1) == wanted).sum()
-        assert measured[f"{name}_accuracy"][0] == right
-
-
-@every("direction", WAYS)
-def test_every_parameter_of_a_language_model_learns(direction):
-    system = language_model(direction)
-    module, tokens = system.build(0), make_tokens(32, 40, 64)
-    example = system.objectives.corrupt(Example.of(tokens), make_draws(32), make_vocabulary(64))
-    terms = system.objectives.loss(module.heads, module.backbone(example), example)
-    sum(total / count for total, count, _ in terms.values()).backward()
-    assert not [n for n, p in module.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
-    assert system.parameters() == sum(p.numel() for p in module.parameters())
 
 
 @every(
@@ -252,19 +206,6 @@ def test_a_training_measures_by_names_of_its_own(tiny, tmp_path, direction):
         assert fitted.metrics[f"heldout.{name}bigram_loss"] < fitted.metrics[f"heldout.{name}unigram_loss"]
 
 
-def test_a_one_way_model_learns_the_cycle_of_words(tiny, tmp_path):
-    """Each word has a favourite successor, so next and previous word can be told four times in five."""
-    changes = {
-        "objectives.mlm": None, "training.steps": 120, "training.batch_size": 16, "model.embedding_dropout": 0.0,
-        "model.dropout": 0.0, "model.attention_dropout": 0.0, "model.positions": "sided_linear_bias",
-        "model.hidden_size": 32,
-    }  # fmt: skip
-    for direction, name in (("left_to_right", "next"), ("right_to_left", "previous")):
-        both = {"objectives.lm.direction": direction, "model.direction": direction}
-        metrics = fit(tiny.but(**changes, **both), 0, tmp_path / name).metrics
-        assert metrics[f"heldout.{name}_loss"] < metrics[f"heldout.{name}_unigram_loss"] - 1.0
-
-
 def test_a_side_taken_away_at_test_time_only(tiny, tmp_path):
     """The same training, weights and all; only what held-out text shows is less."""
     found = {}
@@ -280,18 +221,6 @@ def test_a_side_taken_away_at_test_time_only(tiny, tmp_path):
     assert len({one.metrics["heldout.bigram_loss"] for one in found.values()}) == 3
 
 
-def test_a_model_that_sees_itself_learns_to_copy(tiny, tmp_path):
-    """Its training loss goes to nothing, and what it says of hidden words is worth nothing."""
-    alone = {"mask": 0.0, "same": 1.0, "random": 0.0}
-    system = tiny.but(
-        **{f"objectives.mlm.masking.{name}": share for name, share in alone.items()},
-        **{"training.steps": 250, "model.hidden_size": 32, "model.embedding_dropout": 0.0, "model.dropout": 0.0},
-    )
-    fitted = fit(system, 0, tmp_path)
-    assert fitted.curve["train.mlm"][-1] < 0.3 < math.log(64) < 5
-    assert fitted.metrics["heldout.loss"] > fitted.metrics["heldout.unigram_loss"]
-
-
 def test_stacks_share_layers_within_themselves():
     """Layers that share parameters are those of one stack, and groups divide one stack."""
     own, shared = (TINY.but(num_layers=4, direction="two_way", sharing=kind).build(50) for kind in ("none", "all"))
@@ -300,29 +229,3 @@ def test_stacks_share_layers_within_themselves():
     assert TINY.but(num_layers=4, direction="two_way", sharing="all", sharing_groups=2).resolved().sharing == "none"
     with pytest.raises(ConfigError, match="3 sharing_groups cannot be made of 2 layers"):
         TINY.but(num_layers=4, direction="two_way", sharing="all", sharing_groups=3)
-
-
-def test_micro_batches_of_both_directions_add_up(tiny):
-    """Each direction is divided by its own count over the whole step."""
-    system = tiny.but(
-        **{"objectives.mlm": None, "objectives.lm.direction": "two_way", "model.direction": "two_way",
-           "model.num_layers": 2}
-    )  # fmt: skip
-    module = system.build(0).eval()
-    found = []
-    for size in (None, 2):
-        steps = system.but(**{"training.micro_batch_size": size}).data_module(0).train_dataloader()
-        total = 0.0
-        for example in steps.step(0):
-            terms = system.objectives.loss(module.heads, module.backbone(example), example)
-            total = total + sum(summed / example.counts[name] for name, (summed, *_) in terms.items())
-        found.append(total.item())
-    assert found[0] == pytest.approx(found[1], rel=1e-6)
-
-
-def test_an_objective_in_place_of_another_is_named_as_a_whole(tmp_path):
-    about = Study("directionality", "smoke", results_dir=tmp_path).about().text
-    line = next(line for line in about.splitlines() if line.startswith("* next tokens"))
-    assert "without `objectives.mlm`" in line
-    assert "with `objectives.lm` (weight 1.0, direction left_to_right" in line
-    assert "None" not in line

@@ -3,10 +3,8 @@
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 
 from lightning_modules.backbones import Recurrent
 from lightning_modules.backbones.characters import CharacterEncoder, WordsByCharacters
@@ -238,19 +236,3 @@ def test_flops_are_those_of_torch_on_words_of_one_piece():
     with FlopCounterMode(display=False) as counter:
         model(batch)
     assert counter.get_total_flops() == SMALL.flops_per_sequence(7)
-
-
-def test_clipping_and_projection_are_knobs_that_act():
-    batch = example()
-    with torch.no_grad():
-        usual = encoder()(batch).last
-        for changes in ({"cell_clip": 0.01}, {"projection_clip": 0.01}, {"cell_size": 12}):
-            assert not torch.allclose(encoder(**changes)(batch).last, usual)
-
-
-def test_words_are_looked_up_once_each():
-    """Equal words of a batch are one row of the convolutions, and states as wide as if each were computed."""
-    one = example([ROWS[0], ROWS[0]]).inputs.characters
-    assert len(one.spelt) == 7
-    assert np.array_equal(one.words[0], one.words[1])
-    assert F.one_hot(one.words[0][one.words[0] >= 0]).sum() == 7

@@ -2,35 +2,18 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 
 from lightning_modules.backbones import Transformer
-from lightning_modules.batch import Example
-from lightning_modules.data import TokenStore, Vocabulary
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.training.optim import Schedule
-from tests.conftest import make_tokens
-
-SMALL = {
-    "model.num_layers": 2, "model.hidden_size": 32, "model.num_heads": 4, "model.max_positions": 24,
-    "format.sequence_length": 24, "data.tokenizer.vocab_size": 64, "model.init_std": 0.2,
-}  # fmt: skip
-LATE = 9
 
 
 def built(**changes):
     settings = Transformer(num_layers=4, hidden_size=64, num_heads=2, init="normal", segment_types=0)
     torch.manual_seed(0)
     return settings.but(**changes).build(200).eval()
-
-
-def test_embeddings_without_a_norm_are_the_sum_of_their_tables():
-    model, tokens = built(embedding_norm=False), make_tokens()
-    (states, *_), table = model(Example.of(tokens)).layers, model.embeddings
-    assert torch.equal(states, table.word(tokens.ids) + table.position.weight[:16])
-    assert not any(name.startswith("embeddings.norm") for name in model.state_dict())
 
 
 def test_other_standard_deviations_are_the_same_draws_multiplied():
@@ -59,38 +42,6 @@ def test_a_spelt_out_default_of_positions_is_the_same_model():
     assert model.but(position_init_std=0.02).essence() == model.essence()
     turned = model.but(positions="rotary")
     assert turned.but(position_init_std=0.01).essence() == turned.essence()
-
-
-@pytest.mark.parametrize("name", ["gpt", "gpt2"])
-@pytest.mark.parametrize("changed", [1, LATE, 23])
-def test_nothing_before_a_changed_token_changes(name, changed, tmp_path):
-    """States of every layer and logits, to the bit, on blocks as the system arranges them; later ones do change."""
-    system = SYSTEMS[name].but(**SMALL)
-    store = a_store(tmp_path)
-    sequences = system.format.arrange(store)
-    found = []
-    module = system.build(0).eval()
-    for other in (False, True):
-        tokens = sequences.batch(np.arange(3))
-        if other:
-            tokens.ids[:, changed] = (tokens.ids[:, changed] - 5 + 17) % 59 + 5
-        example = system.objectives.corrupter.corrupt(Example.of(tokens), None, store.vocabulary)
-        with torch.no_grad():
-            encoded = module.backbone(example)
-            logits = module.heads["lm"]["vocabulary"](encoded.last.flatten(0, 1), encoded).unflatten(0, (3, 24))
-        found.append([*encoded.layers, encoded.last, logits])
-    for one, two in zip(*found, strict=True):
-        assert torch.equal(one[:, :changed], two[:, :changed])
-        assert not torch.isclose(one[:, changed], two[:, changed]).all(-1).any()
-    last = 23
-    assert not torch.isclose(found[0][-1][:, last], found[1][-1][:, last]).all(), "the change is seen"
-
-
-def a_store(folder):
-    """A hundred documents of eleven tokens."""
-    vocabulary = Vocabulary(tuple(map(str, range(64))), np.ones(64, bool))
-    ids = np.random.default_rng(0).integers(5, 64, 1100).astype(np.uint16)
-    return TokenStore(folder, ids, np.arange(0, 1101, 11), np.arange(101), vocabulary, 1100)
 
 
 def test_gpts_rate_rises_for_two_thousand_updates_and_falls_to_zero_along_a_cosine():

@@ -25,13 +25,6 @@ def test_pieces_have_their_rows_and_new_symbols_theirs(table):
     assert extended.weight is table.weight, "one parameter, which tied output layers hold too"
 
 
-def test_each_row_learns_from_its_own_places(table):
-    extended = ExtendedTable(table, 2)
-    extended(torch.tensor([[1, 1, FIRST_NEW + 1]])).sum().backward()
-    assert table.weight.grad.sum(1).tolist() == [0, 10, 0, 0, 0, 0, 0]
-    assert extended.new.grad.sum(1).tolist() == [0, 5]
-
-
 def test_an_unknown_symbol_is_an_error(table):
     with pytest.raises(IndexError):
         ExtendedTable(table, 2)(torch.tensor([[FIRST_NEW + 2]]))

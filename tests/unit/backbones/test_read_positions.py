@@ -170,29 +170,6 @@ def test_objectives_say_what_they_read(says):
     assert objectives.loss(model["heads"], encoded, example)["mlm"][0].isfinite() == says
 
 
-def test_micro_batches_add_up_to_the_undivided_batch():
-    """Each is padded to its own most predictions; gradients are those of the undivided batch, computed plainly."""
-    model = networks(TINY.but(positions="rotary", norm="pre"), PAIRS)
-    whole = corrupted(PAIRS, 5)
-    wanted = stepped(model, PAIRS, whole, lambda *given: straightforward(PAIRS, *given))[1]
-    model.zero_grad()
-    for first in (0, 1):
-        rows = slice(2 * first, 2 * first + 2)
-        tokens, targets = whole.inputs, {}
-        cut = dataclasses.replace(
-            tokens, ids=tokens.ids[rows], special=tokens.special[rows], real=tokens.real[rows],
-            sample=tokens.sample[rows], tables={"segment": tokens.tables["segment"][rows]}, labels={},
-        )  # fmt: skip
-        for name, target in whole.targets.items():
-            own = (target.where // 32) == first
-            targets[name] = Target(target.where[own] - 32 * first, target.ids[own])
-        part = Example(cut, Visibility(real=cut.real), targets).read_at_targets()
-        terms = PAIRS.loss(model["heads"], model["backbone"](part), part)
-        sum(total for total, _, _ in terms.values()).backward()
-    for name, parameter in model.named_parameters():
-        assert (parameter.grad - wanted[name]).norm() <= 1e-5 * wanted[name].norm() + 1e-7, name
-
-
 def test_training_batches_say_what_is_read_and_held_out_ones_do_not(text_file):
     system = SYSTEMS["bert_base"].but(
         **{

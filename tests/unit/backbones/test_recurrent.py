@@ -1,7 +1,6 @@
 """An LSTM in the transformer's place: what it computes, what it sees, what it is refused."""
 
 import dataclasses
-import math
 
 import pytest
 import torch
@@ -10,14 +9,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from lightning_modules.analysis import reach
 from lightning_modules.analysis.attention_maps import attention_maps
-from lightning_modules.analysis.probes import pretrained
 from lightning_modules.backbones import Recurrent, Transformer
 from lightning_modules.backbones.shapes import shaping
 from lightning_modules.batch import Example, Unsupported, Visibility
 from lightning_modules.config import ConfigError, identity
-from lightning_modules.finetuning.features import FrozenFeatures
 from lightning_modules.interop.families import family_of
-from lightning_modules.objectives import LanguageModel
 from lightning_modules.pretraining import fit
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
@@ -25,13 +21,11 @@ from lightning_modules.tasks import Features, FineTuning
 from lightning_modules.tasks.fitting import check
 from lightning_modules.training.optim import parameter_groups
 from lightning_modules.training.pretrain import stacked
-from lightning_modules.training.weights import WEIGHTS
-from tests.conftest import make_draws, make_tokens, make_vocabulary
+from tests.conftest import make_tokens
 from tests.every import every
 
 WAYS = ("left_to_right", "right_to_left", "two_way")
 TINY = Recurrent(num_layers=2, hidden_size=12, embedding_size=8, init_std=0.2)
-HERE = 7
 LSTM = {
     "model.kind": "lstm",
     "model.num_layers": 1,
@@ -81,45 +75,6 @@ def test_states_are_those_of_the_equations(direction):
             assert torch.allclose(part[1, :length], x, atol=1e-6)
 
 
-@torch.no_grad()
-@every("direction", WAYS)
-def test_what_stands_on_padding_changes_nothing(direction):
-    model, tokens, other = encoder(direction=direction), make_tokens(padding=5), make_tokens(padding=5)
-    other.ids[~other.real] = 17
-    one, two = (model(Example.of(each)) for each in (tokens, other))
-    assert torch.equal(one.last, two.last)
-    assert not one.last[~tokens.real].any()
-    alone = make_tokens(padding=5)
-    rows = dataclasses.replace(
-        alone, ids=alone.ids[1:2, :11], special=alone.special[1:2, :11], real=alone.real[1:2, :11],
-        sample=alone.sample[1:2], tables={}, labels={},
-    )  # fmt: skip
-    assert torch.allclose(model(Example.of(rows)).last[0], one.last[1, :11], atol=1e-6)
-
-
-@torch.no_grad()
-@every("direction", WAYS)
-def test_a_state_depends_on_its_side_alone(direction):
-    model = encoder(direction=direction)
-    for hidden, (first, last) in (("right", (HERE + 1, 12)), ("left", (1, HERE))):
-        tokens, other = make_tokens(padding=3), make_tokens(padding=3)
-        other.ids[:, first:last] = (other.ids[:, first:last] + 6) % 45 + 5
-        one, two = (model(Example.of(each)).last[:, HERE] for each in (tokens, other))
-        sides = {"left_to_right": ("right",), "right_to_left": ("left",)}.get(direction, ("right", "left"))
-        for side, (a, b) in zip(sides, zip(one.chunk(len(sides), -1), two.chunk(len(sides), -1)), strict=True):
-            assert torch.equal(a, b) == (side == hidden)
-
-
-@every("direction", WAYS)
-def test_widths_and_layers_are_as_stated(direction):
-    settings = TINY.but(direction=direction)
-    encoded = settings.build(50)(Example.of(make_tokens()))
-    assert len(encoded.layers) == settings.depth + 1
-    assert [layer.shape[2] for layer in encoded.layers] == [settings.layer_width(n) for n in range(settings.depth + 1)]
-    assert encoded.last.shape[2] == settings.width == settings.size(50).hidden_size
-    assert encoded.table.shape == (50, settings.size(50).embedding_size)
-
-
 @every("direction", WAYS)
 @every("layers", [2, 4])
 def test_the_flop_formula_is_that_of_the_products(direction, layers):
@@ -145,41 +100,7 @@ def test_biases_are_spared_from_weight_decay_and_remember_at_the_start():
         assert [float(gate.mean()) for gate in gates] == [0.0, 1.0, 0.0, 0.0]
 
 
-def test_depths_are_those_of_the_layers():
-    model = encoder(num_layers=4, direction="two_way")
-    depths = {name: model.depth(name) for name, _ in model.named_parameters()}
-    assert {depth for name, depth in depths.items() if name.startswith("embeddings.")} == {0}
-    assert {depth for name, depth in depths.items() if ".0." in name.removeprefix("stacks.0")} >= {1}
-    assert {depths["stacks.0.1.weight_hh_l0"], depths["stacks.1.1.weight_hh_l0"]} == {2}
-
-
-@every("direction", WAYS)
-def test_no_prediction_knows_its_answer(direction):
-    objective, model = LanguageModel(direction=direction), encoder(direction=direction)
-    heads = objective.heads(TINY.but(direction=direction).size(50))
-    for name in objective.targets:
-        step, logits = (1 if name == "next" else -1), []
-        for shift in (0, 6):
-            tokens = make_tokens(padding=3)
-            beyond = slice(HERE + 1, 12) if step == 1 else slice(1, HERE)
-            tokens.ids[:, beyond] = (tokens.ids[:, beyond] + shift) % 45 + 5
-            example = objective.corrupt(Example.of(tokens), make_draws(), make_vocabulary())
-            with torch.no_grad():
-                found = objective.logits(heads, model(example), example, name)
-            logits.append(found[example.targets[name].where % 16 == HERE])
-        assert torch.equal(*logits)
-
-
 # --- trained
-
-
-def test_it_learns_is_measured_and_loads(lstm, tmp_path):
-    trained = fit(lstm.but(**{"training.steps": 120, "optimizer.peak_lr": 0.02}), 0, tmp_path)
-    assert trained.metrics["heldout.next_loss"] < 0.8 * math.log(64)
-    assert trained.layers == {}  # a layer's output has another width than its input
-    assert trained.cost["parameters"] == lstm.parameters()
-    module = pretrained(lstm, tmp_path / WEIGHTS)
-    assert not module.training
 
 
 KNOBS = {
@@ -200,13 +121,7 @@ KNOBS = {
     "model.output_dropout": 0.3,
     "model.cell_size": 24,
 }
-OF_ELMO = {"cell_clip", "projection_clip", "characters"}  # test_elmo.py
 OF_SEVERAL_LAYERS = {"model.residual": True, "model.hidden_dropout": 0.3}
-
-
-def test_every_knob_is_tried():
-    untried = {"kind", "direction", *OF_ELMO}  # the one is tried below, the other above
-    assert {f"model.{name}" for name in Recurrent.model_fields if name not in untried} == {*KNOBS, *OF_SEVERAL_LAYERS}
 
 
 def test_every_knob_changes_the_training(lstm, tiny, tmp_path):
@@ -229,14 +144,6 @@ def test_what_lies_between_layers_needs_several(lstm, tmp_path):
 
 def test_a_width_that_is_that_of_all_layers_is_no_change(lstm):
     assert identity(lstm.but(**{"model.output_size": 16}).essence()) == identity(lstm.essence())
-
-
-def test_a_continued_training_starts_from_its_weights(lstm, tmp_path):
-    fit(lstm, 0, tmp_path / "trunk")
-    arm = lstm.but(**{"training.start": {"training.steps": 12}, "training.steps": 4, "optimizer.peak_lr": 1e-9})
-    continued = fit(arm, 0, tmp_path / "arm", start=tmp_path / "trunk" / WEIGHTS)
-    fresh = fit(lstm.but(**{"training.steps": 4, "optimizer.peak_lr": 1e-9}), 0, tmp_path / "fresh")
-    assert continued.metrics["heldout.next_loss"] < fresh.metrics["heldout.next_loss"]
 
 
 def test_a_transformer_is_the_kind_that_needs_no_name():
@@ -334,28 +241,8 @@ def test_weights_of_another_kind_do_not_fit():
 # --- its states as features
 
 
-@every("direction", ["left_to_right", "two_way"])
-@every("layers", ["embeddings", "last", "weighted_sum_all", "concat_last_four"])
-def test_frozen_layers_feed_a_head(direction, layers):
-    ways = {"model.direction": direction, "objectives.lm.direction": direction, "model.num_layers": 8}
-    system = SYSTEMS["roberta_base"].but(**LSTM | ways)
-    settings = system.model
-    features = Features(layers=layers, bilstm_layers=0)
-    frozen = FrozenFeatures(settings.build(50), settings, features)
-    example = Example.of(make_tokens())
-    states = frozen(example).last
-    assert states.shape == (4, 16, frozen.hidden_size)
-    tuning = FineTuning(features=features)
-    assert tuning.flops_per_sequence(system, 16, 1.0) >= settings.flops_per_sequence(16)
-
-
 def test_layers_of_several_widths_are_not_mixed(lstm):
     system = lstm.but(**{"model.num_layers": 4, "model.output_size": 8})
     check(system, "sst2", FineTuning(features=Features(layers="last")))
     with pytest.raises(ConfigError, match=r"finetuning.features.layers: .* these have 8 and 16"):
         check(system, "sst2", FineTuning(features=Features(layers="weighted_sum_all")))
-
-
-def test_more_layers_than_it_has_are_refused():
-    with pytest.raises(ConfigError, match=r"takes 4 layers\. The encoder is 2 deep"):
-        FrozenFeatures(TINY.build(50), TINY, Features())

@@ -108,13 +108,6 @@ def test_loss_is_the_mean_over_all_predictions(store):
     assert found.unigram == pytest.approx(np.mean(alone))
 
 
-def test_neighbours_help_on_this_text(store):
-    ids = store.ids.astype(int).tolist()
-    examples = [make_example(ids[n : n + 9], [2, 5, 8]) for n in range(0, 380, 9)]
-    found = baseline(store, examples)
-    assert found.bigram < found.unigram - 0.3
-
-
 def test_the_cache_answers_for_the_same_examples_only(store, monkeypatch):
     one, other = [make_example([5, 6, 7], [2])], [make_example([5, 7, 7], [2])]
     found = cached_baseline(store, one)

@@ -1,12 +1,9 @@
 """[CLS] behind the last [SEP]: the same rows but for its place, in pretraining, in tasks and where answers are read."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 
-from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError
 from lightning_modules.objectives import SentencePair
@@ -87,21 +84,6 @@ def test_rows_of_tasks_are_bert_rows_with_cls_last(texts):
         assert torch.allclose(read(states, tokens), read(usual, there.tokens(rows))), reader
 
 
-@torch.no_grad()
-def test_a_row_means_the_same_behind_padding():
-    """Relative positions and right masks: what is read of a row does not depend on the side of its padding."""
-    knobs = {"positions": "relative", "segment_relation": True, "segment_types": 0, "init_std": 0.3}
-    torch.manual_seed(0)
-    model = Transformer(num_layers=2, hidden_size=16, num_heads=2).but(**knobs).build(50).double().eval()
-    tokens = make_tokens(rows=4, length=12, padding=4).with_cls_last()
-    read = READERS["last"].read(model(Example.of(tokens)).last, tokens)
-    order = torch.stack([torch.cat([(~real).nonzero()[:, 0], real.nonzero()[:, 0]]) for real in tokens.real])
-    parts = {name: getattr(tokens, name).gather(1, order) for name in ("ids", "special", "real")}
-    left = replace(tokens, **parts, tables={"segment": tokens.tables["segment"].gather(1, order)}, cls=None)
-    assert not left.real[1, :4].any()
-    assert torch.allclose(model(Example.of(left)).last[:, -1], read, atol=1e-10)
-
-
 def test_what_has_no_room_for_a_third_segment_is_refused(tiny):
     with pytest.raises(ConfigError, match=naming("format.cls last", "model.segment_types")):
         tiny.but(**LAST | {"model.segment_types": 2})
@@ -115,12 +97,3 @@ def test_what_has_no_room_for_a_third_segment_is_refused(tiny):
     with pytest.raises(ConfigError, match=naming("reader first", "cls_last", "last")):
         FineTuning().but(layout="cls_last", reader="first")
     assert settings.reading("both").reader == "last"
-
-
-def test_masked_lm_on_the_same_backbone_is_one_change():
-    """Table 6, row 2; with and without the span targets of row 6."""
-    xlnet = SYSTEMS["xlnet_base"]
-    masked = xlnet.but(**{"objectives.plm": None, "objectives.mlm": {}, "model.query_stream": False})
-    assert masked.parameters_by_part()["blocks"] == xlnet.parameters_by_part()["blocks"]
-    assert xlnet.but(**{"objectives.plm.units.kind": "pieces"}).objectives.plm.units.kind == "pieces"
-    assert xlnet.but(**{"objectives.sentence": {}}).objectives.sentence is not None

@@ -11,7 +11,6 @@ import pytest
 from lightning_modules.config import ConfigError
 from lightning_modules.data import CORPORA, Data, DataMismatch, fingerprints, open_store, pins
 from lightning_modules.data.corpora import parallel
-from lightning_modules.data.corpora.own_text import hub_place
 from lightning_modules.data.corpora.registry import corpus, unwrapped
 from lightning_modules.data.corpora.wikipedia_mini import prose
 from lightning_modules.places import cache
@@ -270,14 +269,6 @@ class TestOwnText:
         (way,) = re.findall(r"'(hub:[^']*)'", str(refused.value))
         assert documents(way, "train") == [["Poem 0 begins."], ["Poem 1 begins."]]
 
-    def test_a_changed_file_changes_the_fingerprint(self, tmp_path):
-        name = self.write(tmp_path, 3)
-        data = Data(corpora=(name,))
-        before = fingerprints(data)
-        assert fingerprints(data) == before
-        (tmp_path / "a.txt").write_text("Something else now.\n\nAnd more.", encoding="utf-8")
-        assert fingerprints(data) != before
-
     @pytest.mark.parametrize("hours", [0, 1])
     def test_so_does_a_change_that_keeps_size_and_time_or_sets_it_back(self, tmp_path, hours):
         data, file = Data(corpora=(self.write(tmp_path, 3),)), tmp_path / "a.txt"
@@ -321,18 +312,6 @@ class TestHub:
         name = "hub:Salesforce/wikitext/wikitext-103-raw-v1"
         assert documents(name, "train") == [["First text .", "More text ."], ["Second ."]]
         assert documents(name, "heldout") == [["First text ."]]
-
-    @pytest.mark.parametrize(
-        ("name", "place"),
-        [
-            ("bookcorpus", ("bookcorpus", None)),
-            ("owner/name", ("owner/name", None)),
-            ("owner/name/config", ("owner/name", "config")),
-            ("wikitext/wikitext-2-raw-v1", ("wikitext", "wikitext-2-raw-v1")),
-        ],
-    )
-    def test_names_with_configurations(self, name, place):
-        assert hub_place(name)[:2] == place
 
 
 class TestNames:

@@ -40,11 +40,6 @@ def test_the_law_is_the_released_codes():
         assert (theirs == some).mean() == pytest.approx(shares[some], rel=0.1)
 
 
-def test_short_steps_have_five_positions():
-    assert lengths.drawn(0, 8, 10_000).min() == 5
-    assert sum(lengths.shares(8).values()) == pytest.approx(1.0)
-
-
 def test_a_length_is_of_its_seed_and_step_alone():
     assert np.array_equal(lengths.drawn(3, 70, 1000)[:10], lengths.drawn(3, 70, 10))
     assert not np.array_equal(lengths.drawn(3, 70, 10), lengths.drawn(4, 70, 10))

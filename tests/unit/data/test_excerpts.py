@@ -4,7 +4,6 @@ from collections import Counter
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,20 +71,6 @@ def test_the_order_is_new_and_the_same_each_time(tmp_path):
     assert moved > 0.6
     one = excerpt(pairs, "shuffled").batch(number[3:4]).ids
     assert (one[0] == once[3]).all()
-
-
-def test_words_show_where_they_stand(tmp_path):
-    """Each word goes to every place equally often."""
-    store = make_store(tmp_path, [[6] * 3000])
-    store = type(store)(
-        store.folder, store.ids, store.sentences, store.documents,
-        type(store.vocabulary)(store.vocabulary.pieces, np.ones(store.vocabulary.size, dtype=bool)), store.words,
-    )  # fmt: skip
-    pairs = segment_pairs(sequence_length=27, negatives="swapped").arrange(store)
-    number = np.flatnonzero(pairs.index[1] - pairs.index[0] == 12)
-    before, after = pairs.batch(number).ids[:, 1], excerpt(pairs, "shuffled").batch(number).ids[:, 1:13]
-    place = (after == before[:, None]).float().mean(0).numpy()
-    assert place == pytest.approx(np.full(12, 1 / 12), abs=5 * (1 / 12 / len(number)) ** 0.5)
 
 
 def test_words_are_found_by_marks_of_their_ends_too(tmp_path):

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightning_modules.config import ConfigError
 from lightning_modules.data import InputFormat, TokenStore, Vocabulary
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=8), min_size=1, max_size=8).filter(
@@ -78,19 +77,6 @@ def test_sentences_are_packed_greedily_and_long_ones_cut(tmp_path_factory, docum
     assert list(itertools.pairwise(bounds)) == packed_slowly(store, length - 2, mode == "documents")
 
 
-@given(documents=DOCUMENTS, length=st.integers(8, 40))
-def test_sequences_of_documents_never_cross_one(tmp_path_factory, documents, length):
-    store = make_store(tmp_path_factory.mktemp("s"), documents)
-    sequences = InputFormat(sequence_length=length, break_mode="documents").arrange(store)
-    edges, inner = sequences.bounds, store.document_starts
-    assert set(inner.tolist()) <= set(edges.tolist())
-    assert (
-        not (sequences.batch(np.arange(len(sequences))).ids[:, 1:-1] == 3)[:, :-1]
-        .logical_and(sequences.batch(np.arange(len(sequences))).ids[:, 2:-1] > 4)
-        .any()
-    ), "no separator has text after it"
-
-
 def test_documents_are_held_out_in_blocks_as_pairs_are_so_that_losses_compare():
     measured = {InputFormat(**knobs).heldout().resolved() for knobs in (
         {"break_mode": "none"}, {"break_mode": "documents"}, {"kind": "segment_pairs"}, {"kind": "sentence_pairs"}
@@ -135,21 +121,6 @@ def test_held_out_text_keeps_its_length():
     assert pairs.essence() == InputFormat(kind="segment_pairs").essence()
 
 
-def test_fixed_lengths_leave_no_padding_but_the_last(tmp_path):
-    store = make_store(tmp_path, [[7, 9, 40], [3, 50]])
-    sequences = InputFormat(sequence_length=12, break_mode="none").arrange(store)
-    tokens = sequences.batch(np.arange(len(sequences)))
-    assert tokens.real[:-1].all()
-    assert len(sequences) == 11  # 109 tokens and one separator in stretches of 10
-
-
-def test_rows_do_not_depend_on_their_company(tmp_path):
-    sequences = InputFormat(sequence_length=10).arrange(make_store(tmp_path, [[3, 9, 2], [1], [1, 1], [20]]))
-    together = sequences.batch(np.arange(len(sequences)))
-    for n in range(len(sequences)):
-        assert sequences.batch(np.array([n])).ids[0].tolist() == together.ids[n].tolist()
-
-
 def test_the_index_is_cached_beside_the_store_and_a_damaged_one_is_made_again(tmp_path):
     store = make_store(tmp_path, [[3, 9, 2], [1], [20]])
     first = InputFormat(sequence_length=10).arrange(store).bounds.tolist()
@@ -160,8 +131,3 @@ def test_the_index_is_cached_beside_the_store_and_a_damaged_one_is_made_again(tm
     for other in (InputFormat(sequence_length=11), InputFormat(sequence_length=10, break_mode="none")):
         other.arrange(store)
     assert len(list(tmp_path.glob("sequences-*.npy"))) == 3
-
-
-def test_a_misspelt_mode_is_refused():
-    with pytest.raises(ConfigError, match="Did you mean 'sentences'"):
-        InputFormat.read({"break_mode": "sentence"})

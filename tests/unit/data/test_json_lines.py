@@ -98,9 +98,3 @@ def test_unlabelled_reviews_are_none_of_train_or_test(reviews):
     both = [*read("imdb-unlabelled", "train"), *read("imdb-unlabelled", "heldout")]
     assert joined(both) == {f"Afilm{n}." for n in range(200)}
     assert 0 < len(read("imdb-unlabelled", "heldout")) < 30
-
-
-def test_missing_reviews_are_named(tmp_path, monkeypatch):
-    monkeypatch.setenv("ABLATIONS_DATA", str(tmp_path))
-    with pytest.raises(ConfigError, match=r"'imdb-unlabelled' was not found: .*unsup\.jsonl and .*are missing"):
-        read("imdb-unlabelled", "train")

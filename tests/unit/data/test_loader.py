@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import pytorch_lightning as pl
 import torch
 
 from lightning_modules.batch import Example, Target
@@ -59,12 +58,6 @@ def test_each_epoch_presents_every_sequence_once_and_batches_cross_epochs(sequen
     assert len(set(map(tuple, epochs))) == 4
 
 
-def test_a_batch_larger_than_the_text_presents_it_again(sequences):
-    assert sorted(samples(Batches(sequences, Portions(0, 25, 1)))) == sorted(
-        [*range(10)] * 2 + samples(Batches(sequences, Portions(0, 25, 1)))[20:]
-    )
-
-
 def test_order_and_noise_follow_from_the_seed(sequences):
     runs = [seen(Batches(sequences, Portions(seed, 4, 5), hide)) for seed in (0, 0, 1)]
     assert runs[0] == runs[1]
@@ -98,15 +91,6 @@ def test_a_position_counted_in_other_portions_is_refused(sequences):
     for other in (Portions(0, 6, 4, 3), Portions(1, 6, 4, 2), Portions(0, 8, 4, 2)):
         with pytest.raises(ConfigError, match="data position"):
             Batches(sequences, other).load_state_dict(state)
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_workers_change_nothing(sequences, workers):
-    portions = Portions(0, 4, 6, micro_batch_size=2)
-    alone, helped = (Batches(sequences, portions, hide, workers=n) for n in (0, workers))
-    for loader in (alone, helped):
-        loader.load_state_dict({**loader.state_dict(), "position": 3})
-    assert seen(helped) == seen(alone)
 
 
 @pytest.mark.parametrize("micro", [1, 2, 4, 5, 8, 100])
@@ -150,25 +134,6 @@ def test_heldout_examples_are_fixed_and_nested(sequences):
     )
 
 
-class Listener(pl.LightningModule):
-    """Learns nothing; remembers what it is shown."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.zeros(()))
-        self.shown = []
-
-    def training_step(self, example, index):
-        self.shown.append(example.inputs.sample.tolist())
-        return self.weight * 1.0
-
-    def validation_step(self, example, index):
-        assert example.counts == {"mlm": example.targets["mlm"].count()}
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=0.1)
-
-
 def make_module(folder, seed=0):
     texts = [f"The {n}th text walks. It talks and walks and talks." for n in range(40)]
     (folder / "text.txt").write_text("\n\n".join(texts), encoding="utf-8")
@@ -184,32 +149,6 @@ def make_module(folder, seed=0):
         prepare_heldout=hide,
         heldout_sequences=8,
     )
-
-
-def fit(folder, steps, checkpoint=None):
-    trainer = pl.Trainer(
-        max_steps=steps,
-        max_epochs=-1,
-        accumulate_grad_batches=2,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        accelerator="cpu",
-        num_sanity_val_steps=0,
-    )
-    module = Listener()
-    trainer.fit(module, make_module(folder), ckpt_path=checkpoint)
-    return trainer, module.shown
-
-
-def test_lightning_resumes_at_the_batch_where_it_stopped(tmp_path):
-    _, straight = fit(tmp_path, 7)
-    trainer, first = fit(tmp_path, 3)
-    trainer.save_checkpoint(tmp_path / "stopped.ckpt")
-    _, second = fit(tmp_path, 7, tmp_path / "stopped.ckpt")
-    assert len(straight) == 14
-    assert first + second == straight
 
 
 def test_the_data_module_gives_every_seed_the_same_heldout_examples_and_baselines(tmp_path):

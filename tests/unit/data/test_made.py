@@ -62,11 +62,6 @@ def test_the_stated_entropy_is_that_of_counts(name):
     assert counted(language, contexts) == pytest.approx([language.nats(context) for context in contexts], abs=0.02)
 
 
-def test_without_context_it_is_that_of_the_kinds():
-    language = Language.of(EVERY)
-    assert language.nats(0) == sum(math.log(len(language.vocabulary[kind])) for kind in language.kinds) / 12
-
-
 @pytest.mark.parametrize(
     ("name", "reach", "gain"),
     [
@@ -173,10 +168,6 @@ def test_texts_differ_in_nothing_but_their_switches():
     assert (ours["topical"] != control["topical"]).any()
     far = words("no-copies", 20), words("copies=32", 20)
     assert all((far[0][kind] == far[1][kind]).all() for kind in far[0] if kind != "copy")
-
-
-def test_the_words_between_subject_and_verb_are_fillers_enough():
-    assert Language.of("agreement=7").kinds == ("subject", *["filler"] * 6, "verb")
 
 
 def test_sizes_are_as_asked_and_splits_differ():

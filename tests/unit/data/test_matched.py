@@ -161,16 +161,6 @@ def test_labels_are_balanced_and_lengths_are_exchangeable_within_each(novel, neg
             assert abs(told.mean()) < 4 * told.std() / len(told) ** 0.5
 
 
-def test_gathering_in_one_direction_alone_would_tell_the_order(novel):
-    """Why documents are gathered from the middle in both directions: a chunk begins with what did not fit before."""
-    text, room = Text(novel), 61
-    edges, target = text.sentences, np.full(len(text.sentences) - 1, room)
-    chunks = matched._packed(edges, text.documents[:-1], text.documents[1:], target, room)
-    two = chunks[:, chunks[1] - chunks[0] == 3]
-    first, last = (np.diff(edges)[place] for place in (two[0], two[1] - 1))
-    assert (first > last).mean() > 0.55
-
-
 def test_a_document_is_a_partner_as_often_as_it_is_long(tmp_path):
     draw = np.random.default_rng(2)
     sizes = [400, 400, 1600, 200, 800, 800, 1200, *[100] * 12]
@@ -244,12 +234,3 @@ def test_a_text_without_partners_is_refused(tmp_path):
                 form(negatives).arrange(store)
     nothing = make_store(tmp_path / "short", [[3], [4, 5]])
     assert len(form("random").arrange(nothing)) == 0
-
-
-def test_one_lone_document_among_others_finds_no_partner_in_itself(tmp_path):
-    """A document with most of the text is coupled only as far as others reach."""
-    draw = np.random.default_rng(3)
-    store = make_store(tmp_path, [draw.integers(1, 6, size).tolist() for size in (2000, 150, 150)])
-    index = matched.arrange(store, form("random", sequence_length=24))
-    document, _ = places(store, index[0])
-    assert 0.3 < (document == 0).mean() <= 0.51

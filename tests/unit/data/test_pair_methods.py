@@ -232,11 +232,3 @@ def test_the_cache_answers_for_the_same_pairs_only(folders, monkeypatch):
     assert len(list(folders[0].glob("pair-methods-*.json"))) == 2
     monkeypatch.setattr(pair_methods, "scores", lambda *_: pytest.fail("was computed again"))
     assert cached_scores(train, heldout, np.arange(40)) == found
-
-
-def test_at_most_so_many_pairs_are_learned_from(folders, monkeypatch):
-    monkeypatch.setattr(pair_methods, "MOST_PAIRS", 30)
-    learned = []
-    monkeypatch.setattr(pair_methods, "scores", lambda train, _: learned.append(train) or {})
-    cached_scores(make_pairs(folders[0], "random", 0), make_pairs(folders[1], "random", 1), np.arange(10))
-    assert learned[0].labels.shape == (30,)

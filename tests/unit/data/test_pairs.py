@@ -1,7 +1,6 @@
 """Segment pairs: what follows what, where negatives come from, what is lost, and that nothing else is."""
 
 import itertools
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -91,48 +90,6 @@ def slowly(store, form):
 def test_pairs_are_those_of_the_released_construction(tmp_path_factory, documents, knobs):
     store, form = make_store(tmp_path_factory.mktemp("s"), documents), segment_pairs(**knobs)
     assert list(map(tuple, whole(store, form).T.tolist())) == slowly(store, form)
-
-
-@given(documents=DOCUMENTS, length=LENGTHS, short=st.sampled_from([0.0, 0.5]))
-def test_a_and_what_follows_it_are_every_sentence_once_and_in_order(tmp_path_factory, documents, length, short):
-    store = make_store(tmp_path_factory.mktemp("s"), documents)
-    used = []
-    for a, a_end, b, b_end, label, _ in whole(store, segment_pairs(sequence_length=length, short_fraction=short)).T:
-        used += range(a, a_end)
-        if label == 0:
-            assert b == a_end
-            used += range(b, b_end)
-    assert used == list(range(len(store.ids)))
-
-
-@given(documents=DOCUMENTS, length=LENGTHS)
-def test_a_random_second_segment_is_whole_sentences_of_another_document(tmp_path_factory, documents, length):
-    store = make_store(tmp_path_factory.mktemp("s"), documents)
-    starts = store.document_starts
-    for a, a_end, b, b_end, label, _ in whole(store, segment_pairs(sequence_length=length)).T.tolist():
-        own, other, last = (np.searchsorted(starts, place, side="right") for place in (a, b, b_end - 1))
-        assert (own != other) == bool(label)
-        assert other == last
-        assert {b, b_end} <= set(store.sentences.tolist())
-        assert b_end - b >= length - 3 - (a_end - a) or b_end in starts
-
-
-@pytest.mark.slow
-@given(documents=DOCUMENTS, length=LENGTHS)
-def test_swapping_changes_the_order_of_two_neighbours_and_nothing_else(tmp_path_factory, documents, length):
-    store = make_store(tmp_path_factory.mktemp("s"), documents)
-    swapped = segment_pairs(sequence_length=length, negatives="swapped")
-    for a, a_end, b, b_end, label, sentences in whole(store, swapped).T.tolist():
-        assert sentences > 1
-        assert (b_end == a) if label else (a_end == b)
-        in_order = [*range(b, b_end), *range(a, a_end)] if label else [*range(a, a_end), *range(b, b_end)]
-        assert in_order == list(range(in_order[0], in_order[-1] + 1))
-    kept = np.concatenate([[0], *(np.r_[c[0] : c[1], c[2] : c[3]] for c in whole(store, swapped).T)])[1:]
-    assert not [token for token, times in Counter(kept.tolist()).items() if times > 1]
-    lone = whole(store, swapped.model_copy(update={"lone_negatives": True}))
-    several = lone[5] > 1
-    assert np.array_equal(lone[:, several], whole(store, swapped))
-    assert lone[4, ~several].all()
 
 
 def cut_slowly(a, b, room):

@@ -137,13 +137,6 @@ def only_hidden(tokens, draws, vocabulary):
     return MaskedLM().corrupt(Example.of(tokens), draws, vocabulary)
 
 
-def test_every_seed_sees_the_same_pairs_in_another_order(text_file):
-    one, two = (make_module(text_file, seed) for seed in (0, 1))
-    assert np.array_equal(one.sequences.index, two.sequences.index)
-    orders = [[example.inputs.sample.tolist() for example in module.train_dataloader()] for module in (one, two)]
-    assert orders[0] != orders[1]
-
-
 def test_heldout_text_is_running_text(text_file):
     pairs_module = make_module(text_file)
     pairs_module.prepare_heldout = only_hidden

@@ -50,19 +50,6 @@ def test_steps_by_tokens_show_what_one_presentation_after_the_other_shows(sizes,
     assert backwards[::-1] == slowly(order, steps), "a step does not depend on those asked for before"
 
 
-@given(sizes=SIZES, batch=st.integers(1, 9), steps=st.integers(1, 12))
-def test_steps_by_tokens_are_equal_and_every_sequence_comes_once_an_epoch(sizes, batch, steps):
-    order = ByTokens(0, sizes, batch * LONGEST)
-    rows, sample, epoch = every_presentation(order, steps)
-    assert rows.tolist() == list(range(len(rows)))
-    counts = Counter(zip(epoch.tolist(), sample.tolist(), strict=True))
-    assert set(counts.values()) <= {1}
-    assert all(sum(e == number for e, _ in counts) == len(sizes) for number in range(epoch[-1]))
-    assert abs(sizes[sample].sum() - steps * order.batch) < LONGEST
-    assert all(len(order.presented(step).rows) >= batch for step in range(steps)), "enough for ranks and micro-batches"
-    assert order.lengths(steps).tolist() == np.bincount(sizes[sample], minlength=sizes.max() + 1).tolist()
-
-
 @given(sizes=SIZES, batch=st.integers(1, 9), pools=st.integers(1, 3), together=st.integers(2, 5))
 def test_steps_that_are_sorted_together_show_what_they_show_unsorted(sizes, batch, pools, together):
     steps = pools * together
@@ -89,14 +76,6 @@ def test_steps_that_are_sorted_together_are_alike_equal_and_in_random_order():
     assert max(abs(rows.sum() - 400) for rows in steps) < 2 * 60
     shortest = [rows.min() for rows in steps]
     assert abs(np.corrcoef(shortest, range(50))[0, 1]) < 0.5
-
-
-def test_full_sequences_make_steps_of_equally_many_sequences():
-    full = np.full(17, LONGEST)
-    by_tokens, by_sequences = ByTokens(3, full, 4 * LONGEST), BySequences(3, full, 4)
-    for step in range(20):
-        one, other = by_tokens.presented(step), by_sequences.presented(step)
-        assert [one.rows.tolist(), one.sample.tolist()] == [other.rows.tolist(), other.sample.tolist()]
 
 
 @given(

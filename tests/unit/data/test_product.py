@@ -9,7 +9,7 @@ import torch
 
 from lightning_modules.batch import Example, Queries, Target, Tokens
 from lightning_modules.data.baselines import ngrams
-from lightning_modules.data.baselines.ngrams import Counted, Places
+from lightning_modules.data.baselines.ngrams import Counted
 from lightning_modules.data.baselines.product import NEIGHBOURS, TWO, Fit, Product, Questions
 from tests.unit.data.counted_text import LENGTH, SIZE, store
 
@@ -87,23 +87,6 @@ def test_what_is_fitted_has_the_lowest_loss_of_all_around_it(text):
         assert product.nats(questions, product.fitted(questions, [discount])) >= lowest - 1e-2
 
 
-def test_it_is_right_about_a_text_of_two_chains(tmp_path):
-    """Left and right neighbour are then all there is to know, and the mixture of the two knows less."""
-    text = store(tmp_path, 40_000)
-    ids = text.ids.astype(np.int64)
-    counted, places = Counted.of(text, 40_000), np.arange(10_000, 39_000, 7)
-    questions = Questions(ids[places], np.stack([ids[places + offset] for offset in (-2, -1, 1, 2)], axis=1))
-    chain = np.full((SIZE, SIZE), 1e-9)
-    for left, right in itertools.product(range(5, SIZE), repeat=2):
-        chain[left, right] = 0.4 / 7 + 0.6 * (right == 5 + (left - 4) % 7)
-    both = chain[ids[places - 1]] * chain[:, ids[places + 1]].T
-    best = -np.log((both / both.sum(1, keepdims=True))[np.arange(len(places)), ids[places]]).mean()
-    product = Product(counted, NEIGHBOURS, [questions])
-    fit = product.fitted(questions)
-    assert product.nats(questions, fit) / len(questions) == pytest.approx(best, abs=0.02)
-    assert fit.exponents[:2] == pytest.approx((1, 1), abs=0.1)  # all words are equally frequent
-
-
 def example(ids, target=None, **changes):
     tokens = torch.tensor([ids])
     special = tokens == 2
@@ -138,11 +121,3 @@ def test_a_side_that_nobody_sees_has_no_say(text):
     fit = Product(text[1], NEIGHBOURS, [questions]).fitted(questions)
     assert fit.exponents[1] == 0
     assert fit.exponents[0] != 0
-
-
-@pytest.mark.parametrize("largest", [1 << 25, 1], ids=["by a table", "by searching"])
-def test_places_are_found(monkeypatch, largest):
-    monkeypatch.setattr(ngrams, "_LARGEST_TABLE", largest)
-    known = np.array([0, 3, 4, 9])
-    assert Places(known).of(np.array([-1, 0, 1, 4, 9, 10, 99])).tolist() == [-1, 0, -1, 2, 3, -1, -1]
-    assert Places(known[:0]).of(np.array([-1, 0])).tolist() == [-1, -1]

@@ -52,15 +52,6 @@ def test_they_are_those_of_the_reference(tmp_path_factory, documents, length, ne
     assert list(map(tuple, whole(store, form).T.tolist())) == slowly(store, form)
 
 
-@given(documents=DOCUMENTS, length=LENGTHS)
-def test_a_and_what_follows_it_are_every_sentence_once_and_in_order(tmp_path_factory, documents, length):
-    store = make_store(tmp_path_factory.mktemp("s"), documents)
-    used = []
-    for a, a_end, b, b_end, label, _ in whole(store, sentence_pairs(sequence_length=length)).T:
-        used += [(a, a_end)] if label else [(a, a_end), (b, b_end)]
-    assert used == [sentence for document in text_of(store) for sentence in document]
-
-
 @given(
     documents=st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=30), min_size=4, max_size=12),
     length=LENGTHS,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import pre_tokenizers
 
 from lightning_modules.config import ConfigError
-from lightning_modules.data import Data, Tokenizer, TokenStore, open_store, pins, store
+from lightning_modules.data import Data, Tokenizer, open_store, pins, store
 from lightning_modules.data.corpora.registry import corpus
 from lightning_modules.data.text import tokenizer
 from lightning_modules.data.text.encode import Encoder
@@ -231,28 +231,6 @@ def test_a_build_that_dies_leaves_nothing_that_is_used(tmp_path, monkeypatch):
     train = open_store(data, "train")
     assert len(train.ids) > len(whole.ids)
     assert sorted(p.name for p in whole.folder.parent.iterdir() if p.is_dir()) == ["heldout", "train"]
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda folder: (folder / "meta.json").write_text('{"format": 1, "tok'),
-        lambda folder: (folder / "meta.json").write_text("[]"),
-        lambda folder: (folder / "meta.json").write_text(json.dumps({"format": 0})),
-        lambda folder: (folder / "ids.bin").write_bytes((folder / "ids.bin").read_bytes()[:-10]),
-        lambda folder: (folder / "ids.bin").unlink(),
-        lambda folder: (folder / "sentences.npy").write_bytes(b"\x93NUMPY"),
-        lambda folder: (folder / "vocabulary.json").unlink(),
-    ],
-)
-def test_a_damaged_store_is_built_again(tmp_path, damage):
-    data = make_data(tmp_path)
-    before = np.array(open_store(data, "train").ids)
-    folder = stored(data)
-    damage(folder)
-    with pytest.raises((OSError, ValueError, KeyError, TypeError)):
-        TokenStore.open(folder)
-    assert np.array_equal(open_store(data, "train").ids, before)
 
 
 def test_other_text_or_another_tokenizer_is_another_store(tmp_path):

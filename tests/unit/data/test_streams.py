@@ -11,7 +11,7 @@ import torch
 from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError
 from lightning_modules.data import InputFormat, open_store
-from lightning_modules.data.formats.stream import backward, shuffled
+from lightning_modules.data.formats.stream import shuffled
 from lightning_modules.data.order.batches import Batches
 from lightning_modules.data.order.heldout import HeldOutStream, Reading
 from lightning_modules.data.order.phases import phases, real_tokens, shown
@@ -240,18 +240,3 @@ def test_a_text_read_backward_is_the_text_reversed(store, frame):
     text = [list(part) for part in np.split(store.ids, store.document_starts[1:-1])]
     mirrored = [list(part) for part in np.split(back.store.ids, back.store.document_starts[1:-1])]
     assert mirrored == [part[::-1] for part in text[::-1]]
-
-
-def test_a_worker_gets_the_reversed_text(tiny):
-    form = InputFormat(kind="stream", frame="document_ends", sentence_order="backward", sequence_length=16)
-    back = form.arrange(open_store(tiny.data, "train"))
-    again = pickle.loads(pickle.dumps(back))
-    assert torch.equal(again.batch(np.arange(3)).ids, back.batch(np.arange(3)).ids)
-    assert form.heldout().sentence_order == "backward"
-
-
-def test_a_store_reversed_twice_is_itself(store):
-    twice = backward(backward(replace(store, corpora=(2, 5))))
-    for name in ("ids", "sentences", "documents"):
-        assert np.array_equal(getattr(twice, name), getattr(store, name))
-    assert twice.corpora == (2, 5)

@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from pytorch_lightning import Trainer
 
-from ablations.schema.run import Run
 from lightning_modules.config import ConfigError
 from lightning_modules.finetuning.finetune import TASK
 from lightning_modules.finetuning.run import FinetuningRun, finetune, finetuned
@@ -129,16 +128,6 @@ def test_micro_batches_have_the_gradient_of_the_whole_batch(gpt, weights):
             assert torch.allclose(parameter.grad, whole[name], atol=1e-6), name
 
 
-def test_at_weight_0_it_is_absent_to_the_bit(gpt, weights, tmp_path):
-    settings = FineTuning().but(**{**SETTINGS.to_dict(), "auxiliary_lm": 0.0})
-    plain = finetune(prepared(gpt, "toy", weights, auxiliary_lm=0.0), tmp_path / "plain")
-    usual = finetune(FinetuningRun(gpt, "toy", settings, 0, weights), tmp_path / "usual")
-    assert plain.metrics == usual.metrics
-    assert "toy.train_next_loss" not in plain.metrics
-    module = prepared(gpt, "toy", weights, auxiliary_lm=0.0).build()
-    assert not [name for name in module.state_dict() if name.startswith("heads")]
-
-
 def test_it_trains_is_recorded_and_opens_again(gpt, weights, tmp_path):
     tuning = prepared(gpt, "toy", weights, epochs=8)
     fitted = finetune(tuning, tmp_path / "tuned")
@@ -154,22 +143,6 @@ def test_it_trains_is_recorded_and_opens_again(gpt, weights, tmp_path):
     after = FinetuningRun(gpt, "toy_pairs", SETTINGS, 0, tmp_path / "tuned" / WEIGHTS).build()
     first = prepared(gpt, "toy", weights).build()
     assert not after.heads.lm.vocabulary.bias.equal(first.heads.lm.vocabulary.bias), "the head that the first trained"
-
-
-def test_it_is_interrupted_and_goes_on_in_the_same_bits(gpt, weights, tmp_path):
-    from lightning_modules.training.recorder import Interrupted
-
-    tuning, calls = prepared(gpt, "toy", weights), []
-    whole = finetune(tuning, tmp_path / "whole")
-
-    def stop():
-        calls.append(1)
-        return len(calls) == 5
-
-    with pytest.raises(Interrupted):
-        finetune(tuning, tmp_path / "cut", stop=stop)
-    resumed = finetune(tuning, tmp_path / "cut")
-    assert resumed.curve == whole.curve
 
 
 def test_its_work_is_counted(gpt):
@@ -191,12 +164,6 @@ def test_a_memory_of_pretraining_is_no_work_of_a_fine_tuning(gpt):
 def test_from_scratch_its_head_is_new(gpt):
     tuning = prepared(gpt, "toy", None, from_scratch=True)
     assert tuning.build().heads.lm.vocabulary.bias.abs().max() == 0
-
-
-def test_it_is_another_run(gpt):
-    pretrained = Run.pretraining(gpt, 0, dict.fromkeys(gpt.data.corpora, "aa"))
-    ids = {Run.finetuning_of(pretrained, "toy", "bb", SETTINGS.but(auxiliary_lm=w)).id for w in (0.0, 0.5, 1.0)}
-    assert len(ids) == 3
 
 
 class TestRefusals:

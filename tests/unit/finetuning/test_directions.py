@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from ablations.schema.run import Run
 from lightning_modules.config import ConfigError
 from lightning_modules.finetuning.run import FinetuningRun, finetune
 from lightning_modules.layers.bilstm import BiLSTMOnTop
@@ -64,14 +63,6 @@ def test_every_token_of_a_text_is_heard_and_no_padding(tiny, toy, direction, tas
         assert not torch.equal(module(changed), answer), place
 
 
-def test_a_left_to_right_model_has_nothing_to_say_at_its_first_position(tiny, toy):
-    """Why it is not read there: [CLS] sees itself alone."""
-    tuning = FinetuningRun(reading(tiny, "left_to_right"), "toy", SETTINGS.but(reader="first"), 0, None)
-    module, inputs = tuning.build().eval(), tuning.data.train
-    answers = module(inputs.batch(np.arange(5)))
-    assert torch.allclose(answers, answers[:1].expand_as(answers), atol=1e-6)
-
-
 def test_the_bilstm_is_new_and_learns_with_everything_below(tiny, toy, tmp_path):
     settings = SETTINGS.but(bilstm_layers=2)
     tuning = FinetuningRun(reading(tiny, "left_to_right"), "toy", settings, 0, None)
@@ -95,16 +86,6 @@ def test_the_encoder_below_is_the_pretrained_one(tiny, toy, tmp_path):
     module = FinetuningRun(system, "toy", SETTINGS.but(bilstm_layers=1), 0, path).build()
     for name, tensor in pretrained.backbone.state_dict().items():
         assert torch.equal(module.backbone.encoder.state_dict()[name], tensor), name
-
-
-def test_new_knobs_leave_other_runs_alone(tiny, toy):
-    pretrained = Run.pretraining(tiny, 0, dict.fromkeys(tiny.data.corpora, "aa"))
-
-    def made(**changes):
-        return Run.finetuning_of(pretrained, "toy", "bb", SETTINGS.but(**changes)).id
-
-    assert made() == made(bilstm_layers=0) == made(reader=None)
-    assert len({made(), made(bilstm_layers=1), made(bilstm_layers=2), made(reader="last")}) == 4
 
 
 def test_work_of_the_bilstm_is_counted(tiny):

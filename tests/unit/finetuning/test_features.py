@@ -2,14 +2,11 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from ablations.schema.run import Run
-from ablations.study import Study
-from lightning_modules import files
 from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError
 from lightning_modules.finetuning import features
@@ -166,26 +163,6 @@ def test_features_are_computed_once_and_anew_for_other_weights_layers_or_example
     assert {path.suffix for path in (tmp_path / "features").iterdir()} == {".f16", ".lock", ".sha256"}
 
 
-def test_a_writing_that_fails_leaves_nothing(deep, start, tmp_path, monkeypatch):
-    tuning = FinetuningRun(deep, "toy", SETTINGS, 0, start[0])
-    _ = tuning.data.train
-    with monkeypatch.context() as patched:
-        patched.setattr(files.os, "replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
-        with pytest.raises(OSError, match="full"):
-            _ = tuning.data.kept_train.rows
-    assert [path.suffix for path in (tmp_path / "features").iterdir()] == [".lock"]
-    assert tuning.data.kept_train.batch(np.array([0])).features is not None
-
-
-def test_rows_without_numbers_of_their_own_are_refused(deep, monkeypatch):
-    tuning = FinetuningRun(deep, "toy", SETTINGS, 3, None)
-    inputs = tuning.data.train
-    batch = inputs.batch
-    monkeypatch.setattr(inputs, "batch", lambda numbers: batch(np.zeros_like(numbers)))
-    with pytest.raises(ValueError, match="two rows of these inputs have the same number"):
-        Kept(inputs, lambda: tuning.networks()[0]).batch(np.array([0]))
-
-
 # --- what is trained
 
 
@@ -230,30 +207,6 @@ def test_a_training_learns_repeats_and_says_what_it_cost(deep, tmp_path):
     assert len(lengths) == COUNTS["train"]
 
 
-def test_the_head_may_read_the_last_layer_itself_and_keeps_its_pooler(deep, tmp_path):
-    system = deep.but(**{"objectives.sentence.weight": 1.0, "format.kind": "segment_pairs"})
-    pretrained = system.build(7)
-    path = tmp_path / "pairs.safetensors"
-    save_file({name: tensor.contiguous() for name, tensor in pretrained.state_dict().items()}, path)
-    probe = SETTINGS.but(features=Features(layers="last", bilstm_layers=0).to_dict(), dropout=0.0)
-    module = FinetuningRun(system, "toy", probe, 0, path).build().eval()
-    tuned = FinetuningRun(system, "toy", probe.but(features=None), 0, path).build().eval()
-    assert torch.equal(module.head.pooler.weight, pretrained.heads["sentence"]["pair"].pooler.weight)
-    example = next(iter(InOrder(FinetuningRun(system, "toy", probe.but(features=None), 0, path).data.dev, 8)))
-    assert torch.allclose(module(example), tuned(example), atol=2e-3)
-    other = FinetuningRun(system, "toy", SETTINGS, 0, path).build()
-    assert other.head.pooler.weight.shape == (12, 12)
-
-
-def test_an_answer_does_not_depend_on_the_rest_of_its_batch(deep, start):
-    tuning = FinetuningRun(deep, "toy", SETTINGS, 0, start[0])
-    module, inputs = tuning.build().eval(), tuning.data.kept_train
-    ends = [int(inputs.sizes[:, 0].argmin()), int(inputs.sizes[:, 0].argmax())]
-    together = module(inputs.batch(np.array(ends)))
-    alone = torch.cat([module(inputs.batch(np.array([number]))) for number in ends])
-    assert torch.allclose(together, alone, atol=1e-5)
-
-
 # --- identities, parents and plans
 
 
@@ -296,12 +249,6 @@ def test_from_scratch_has_no_parent_and_is_a_tuning_without_weights(deep, start,
         FinetuningRun(deep, "toy", plain.but(from_scratch=True), 0, start[0]).build()
 
 
-def test_a_study_says_what_changes_in_fine_tuning():
-    said = Study("transfer", "smoke").about().text
-    assert "* from scratch, all: `finetuning.from_scratch` False → True" in said
-    assert "with `finetuning.features` (layers last" in said
-
-
 def test_plans_count_the_frozen_encoder_once(deep, monkeypatch):
     monkeypatch.setattr("lightning_modules.tasks.work.expected", lambda name: pins.measured(TASKS[name]))
     asked = SETTINGS.but(epochs=4)
@@ -317,16 +264,6 @@ def test_plans_count_the_frozen_encoder_once(deep, monkeypatch):
 
 
 # --- ELMo as features
-
-
-def test_a_mix_with_all_weight_on_one_layer_is_that_layer_and_equal_weights_are_the_mean():
-    """Weights far below another vanish: (-inf, 0, -inf) is the layer between."""
-    layers, mix = torch.randn(2, 3, 3, 5), ScalarMix(3)
-    with torch.no_grad():
-        mix.weights.copy_(torch.tensor([-torch.inf, 0.0, -torch.inf]))
-        assert torch.equal(mix(layers), layers[:, :, 1])
-        mix.weights.fill_(0.7)
-        assert torch.allclose(mix(layers), layers.mean(2), atol=1e-6)
 
 
 def test_a_normalised_mix_is_allennlps_over_all_positions_of_the_batch():

@@ -9,15 +9,13 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 
-from lightning_modules.batch import Example, Target
 from lightning_modules.config import ConfigError
 from lightning_modules.finetuning.run import FinetuningRun
 from lightning_modules.tasks import TASKS, FineTuning, Task, pins
 from lightning_modules.tasks.scores.kept import PROBABILITY, unpack, unpack_probabilities
-from lightning_modules.tasks.shapes.texts import LABEL, Row, TextHead, Texts, summed_loss
+from lightning_modules.tasks.shapes.texts import Row, Texts
 from tests.messages import naming
 from tests.toy import toy_task
-from tests.toy_shapes import last_states
 
 SETTINGS = FineTuning().but(
     **{"epochs": 2, "batch_size": 8, "max_length": 16, "precision": "fp32", "optimizer.peak_lr": 1e-2}
@@ -44,24 +42,6 @@ def weights(system, folder):
     return folder / "w.safetensors", module
 
 
-def test_losses_are_sums():
-    noise = torch.Generator().manual_seed(0)
-    logits, classes = torch.randn(5, 3, generator=noise), torch.tensor([0, 2, 1, 1, 0])
-    assert summed_loss(logits, classes) == pytest.approx(5 * float(F.cross_entropy(logits, classes)))
-    numbers = torch.randn(5, generator=noise)
-    assert summed_loss(logits[:, :1], numbers) == pytest.approx(float(((logits[:, 0] - numbers) ** 2).sum()))
-
-
-def test_the_head_is_berts():
-    head = TextHead(4, 2, dropout=0.5).eval()
-    states = torch.randn(3, 2, 4)
-    example = Example(None, None, {LABEL: Target(torch.tensor([0, 2, 4]), torch.zeros(3))})
-    hidden = states[:, 0]
-    expected = torch.tanh(hidden @ head.pooler.weight.T + head.pooler.bias) @ head.output.weight.T + head.output.bias
-    assert torch.allclose(head(last_states(states), example), expected)
-    assert max(float(layer.weight.detach().abs().max()) for layer in (head.pooler, head.output)) <= 0.04
-
-
 def test_it_starts_from_the_pretrained_backbone(tiny, toy, tmp_path):
     path, pretrained = weights(tiny, tmp_path)
     module = FinetuningRun(tiny, "toy", SETTINGS, 0, path).build()
@@ -72,15 +52,6 @@ def test_it_starts_from_the_pretrained_backbone(tiny, toy, tmp_path):
     assert torch.equal(scratch.head.output.weight, module.head.output.weight)
     other = FinetuningRun(tiny, "toy", SETTINGS, 1, path).build()
     assert not torch.equal(other.head.output.weight, module.head.output.weight)
-
-
-def test_a_pooler_of_pretraining_is_used_again(tiny, toy, tmp_path):
-    system = tiny.but(**{"objectives.sentence.weight": 1.0, "format.kind": "segment_pairs"})
-    path, pretrained = weights(system, tmp_path)
-    module = FinetuningRun(system, "toy_pairs", SETTINGS, 0, path).build()
-    assert torch.equal(module.head.pooler.weight, pretrained.heads["sentence"]["pair"].pooler.weight)
-    fresh = FinetuningRun(system, "toy_pairs", SETTINGS, 0, None).build()
-    assert not torch.equal(module.head.pooler.weight, fresh.head.pooler.weight)
 
 
 def test_dropout_of_the_encoder_can_be_set(tiny, toy):
@@ -100,17 +71,6 @@ def test_a_short_position_table_is_refused(tiny, toy):
     with pytest.raises(ConfigError, match=r"finetuning.max_length 128 is longer than model.max_positions 16"):
         FinetuningRun(learned, "toy", FineTuning(), 0, None).build()
     FinetuningRun(tiny.but(**{"model.positions": "sided_linear_bias"}), "toy", FineTuning(), 0, None).build()
-
-
-@pytest.mark.parametrize("name", ["toy", "toy_pairs", "toy_numbers"])
-def test_an_answer_does_not_depend_on_the_rest_of_its_batch(tiny, toy, name):
-    tuning = FinetuningRun(tiny, name, SETTINGS, 0, None)
-    module, inputs = tuning.build().eval(), tuning.data.train
-    shortest, longest = int(inputs.sizes[:, 0].argmin()), int(inputs.sizes[:, 0].argmax())
-    together = module(inputs.batch(np.array([longest, shortest])))
-    alone = torch.cat([module(inputs.batch(np.array([number]))) for number in (longest, shortest)])
-    assert torch.allclose(together, alone, atol=1e-6)
-    assert together.shape == (2, TASKS[name].shape.outputs)
 
 
 @pytest.mark.parametrize("name", ["toy", "toy_pairs", "toy_numbers"])

@@ -55,18 +55,6 @@ def test_weights_go_from_one_to_the_next(tiny, toy, tmp_path):
     assert not torch.equal(after.head.output.weight, left["head.output.weight"])
 
 
-def test_a_tuned_model_is_read_again(tiny, toy, tmp_path):
-    tuning = FinetuningRun(tiny, "toy", SETTINGS, 0, None)
-    fitted = finetune(tuning, tmp_path)
-    backbone, head = finetuned(tuning, tmp_path / WEIGHTS)
-    right = 0
-    for example in tuning.data.val_dataloader():
-        with torch.no_grad():
-            given = head(backbone(example), example).argmax(1)
-        right += int((given == example.targets["label"].ids).sum())
-    assert right / len(tuning.data.dev) == pytest.approx(fitted.metrics["toy.accuracy"])
-
-
 def test_the_first_task_is_a_knob(tiny):
     assert cells.finetuning({"finetuning.first": "mrpc"}, "rte").first == "mrpc"
     assert cells.finetuning({"finetuning.first": "mrpc"}, "mrpc").first is None

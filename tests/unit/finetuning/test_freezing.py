@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from lightning_modules.config import ConfigError, identity
+from lightning_modules.config import ConfigError
 from lightning_modules.finetuning.finetune import Finetune
 from lightning_modules.finetuning.run import FinetuningRun, finetune
 from lightning_modules.pretraining import fit
@@ -149,13 +149,6 @@ def test_chain_thaw_has_a_tenth_of_the_rate_below_the_head(tiny):
     head, *others = layer_groups(module)
     assert {rates[id(p)] for p in head} == {1e-2}
     assert all(rates[id(p)] == pytest.approx(1e-3) for group in others for p in group)
-
-
-def test_neutral_settings_are_no_part_of_an_identity():
-    same = SETTINGS.but(**{"freezing": "none", "optimizer.rate_divisor": 1.0})
-    assert identity(same.essence()) == identity(SETTINGS.essence())
-    others = [SETTINGS.but(freezing="last"), SETTINGS.but(**{"optimizer.rate_divisor": 2.6})]
-    assert len({identity(one.essence()) for one in (SETTINGS, *others)}) == 3
 
 
 def test_frozen_layers_have_no_backward_pass_in_the_flops(tiny):

@@ -9,7 +9,7 @@ from ablations.schema.run import Run
 from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError
 from lightning_modules.finetuning.head_pruning import Heads, attentions, importances, removals
-from lightning_modules.finetuning.run import FinetuningRun, finetune, finetuned
+from lightning_modules.finetuning.run import FinetuningRun, finetune
 from lightning_modules.tasks import TASKS, FineTuning, expected_work, pins
 from lightning_modules.tasks.settings import HeadPruning
 from lightning_modules.training.recorder import Interrupted
@@ -206,17 +206,6 @@ def test_the_curve_begins_at_the_whole_model_and_ends_at_the_score(tuned, tmp_pa
     assert fitted.cost["tokens"] == 4 * whole.cost["tokens"]
     assert (0, fitted.cost["tokens"]) == pytest.approx(expected_work(system, task, run.settings)[:2], rel=0.5)
     assert fitted.examples.keys() == whole.examples.keys()
-
-
-def test_a_model_without_some_heads_is_read_again(tuned, tmp_path):
-    system, weights = tuned()
-    run = tuning(system, weights, **removal(0.7))
-    fitted = finetune(run, tmp_path / "pruned")
-    backbone, head = finetuned(run, tmp_path / "pruned" / WEIGHTS)
-    assert [layer.num_heads for layer in attentions(backbone)] == fitted.layers["heads"]
-    example = next(iter(run.data.val_dataloader()))
-    with torch.no_grad():
-        assert torch.isfinite(head(backbone(example), example)).all()
 
 
 def test_an_interrupted_removal_made_again_is_the_same(tuned, tmp_path):

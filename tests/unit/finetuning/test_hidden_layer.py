@@ -10,18 +10,15 @@ from typer.testing import CliRunner
 from ablations.commands.cli import app
 from ablations.planning import cells
 from lightning_modules.batch import Encoded
-from lightning_modules.config import ConfigError, identity
+from lightning_modules.config import ConfigError
 from lightning_modules.finetuning.run import FinetuningRun, finetune, finetuned
 from lightning_modules.tasks import TASKS, FineTuning, pins
 from lightning_modules.tasks.settings import HiddenLayer
 from lightning_modules.tasks.shapes.texts import TextHead
 from lightning_modules.training.optim import parameter_groups
-from lightning_modules.training.recorder import Interrupted
 from lightning_modules.training.weights import WEIGHTS
-from tests.end_to_end.test_training import stop_after
 from tests.toy import toy_task
 from tests.toy_shapes import TOYS
-from tests.unit.finetuning.test_freezing import RECURRENT
 
 SETTINGS = FineTuning().but(
     **{
@@ -88,30 +85,9 @@ def test_it_learns_and_is_read_again(tiny, tmp_path, task, precision):
     assert right / total == pytest.approx(fitted.metrics[f"{task}.accuracy"], abs=0.01 if precision == "fp32" else 0.05)
 
 
-def test_it_resumes_to_the_bit_in_windows_and_layer_by_layer(tiny, tmp_path):
-    """The means of batch norm are part of a checkpoint."""
-    system = tiny.but(**RECURRENT)
-    settings = SETTINGS.but(**{"window": 8, "optimizer.rate_divisor": 2.6})
-    run = FinetuningRun(system, "toy", settings, 0, None)
-    straight = finetune(run, tmp_path / "straight")
-    with pytest.raises(Interrupted):
-        finetune(run, tmp_path / "again", stop=stop_after(7))
-    torch.manual_seed(999)
-    again = finetune(run, tmp_path / "again")
-    assert (again.metrics, again.curve) == (straight.metrics, straight.curve)
-
-
 def test_a_batch_of_one_row_trains(tiny, tmp_path):
     settings = SETTINGS.but(train_examples=9, batch_size=8, epochs=2)
     assert finetune(FinetuningRun(tiny, "toy", settings, 0, None), tmp_path).metrics["toy.dev_loss"] > 0
-
-
-def test_an_answer_follows_from_its_own_item_alone(tiny):
-    tuning = FinetuningRun(tiny, "toy", SETTINGS, 0, None)
-    module, inputs = tuning.build().eval(), tuning.data.train
-    together = module(inputs.batch(range(5)))
-    alone = torch.cat([module(inputs.batch([number])) for number in range(5)])
-    assert torch.allclose(together, alone, atol=1e-6)
 
 
 def test_batch_norm_has_no_weight_decay():
@@ -120,12 +96,6 @@ def test_batch_norm_has_no_weight_decay():
     norms = [part for part in head.modules() if isinstance(part, nn.BatchNorm1d)]
     assert {id(p) for norm in norms for p in norm.parameters()} <= spared
     assert weights == {id(head.hidden[2].weight), id(head.output.weight)}
-
-
-def test_none_is_no_part_of_an_identity():
-    plain = SETTINGS.but(hidden_layer=None)
-    assert "hidden_layer" not in plain.essence()
-    assert identity(plain.essence()) != identity(SETTINGS.essence())
 
 
 def test_where_no_text_is_read_it_leaves_tasks_alone():

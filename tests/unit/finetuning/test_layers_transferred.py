@@ -70,16 +70,6 @@ def test_all_layers_are_the_usual_fine_tuning_to_the_bit(deep, tmp_path):
     assert len(set(ids)) == 3
 
 
-def test_no_layer_is_not_from_scratch(deep, tmp_path):
-    """The table of words is pretrained, and the run has its pretraining for parent."""
-    run = Run.pretraining(deep, 0, dict.fromkeys(deep.data.corpora, "aa"))
-    tuned = Run.finetuning_of(run, "toy", "bb", SETTINGS.but(layers_transferred=0))
-    assert tuned.parents == (run.id,)
-    weights = pretrained(deep, tmp_path)
-    none, scratch = encoder_of(deep, weights, layers_transferred=0), encoder_of(deep, None, from_scratch=True)
-    assert not none.embeddings.word.weight.equal(scratch.embeddings.word.weight)
-
-
 def test_a_pooler_is_above_all_layers(deep, tmp_path):
     system = deep.but(**{"objectives.sentence.weight": 1.0, "format.kind": "segment_pairs", "model.segment_types": 2})
     weights = pretrained(system, tmp_path)
@@ -141,7 +131,3 @@ class TestRefusals:
     def test_of_what_contradicts_it(self, changes, message):
         with pytest.raises(ConfigError, match=message):
             FineTuning().but(**{"layers_transferred": 1, **changes})
-
-    def test_of_numbers_below_0(self):
-        with pytest.raises(ConfigError, match="layers_transferred"):
-            FineTuning().but(layers_transferred=-1)

@@ -24,7 +24,6 @@ SETTINGS = FineTuning().but(
         "layout": "extract", "pooler": False,
     }
 )  # fmt: skip
-QUIET = {"model.embedding_dropout": 0.0, "model.dropout": 0.0, "model.attention_dropout": 0.0}
 WAYS = ("left_to_right", "both")
 
 
@@ -65,18 +64,6 @@ def test_the_state_of_a_text_is_that_at_extract(tiny, task, direction):
     assert torch.allclose(outputs, expected.view_as(outputs), atol=1e-6)
 
 
-@pytest.mark.parametrize("direction", WAYS)
-@pytest.mark.parametrize("changes", [{}, {"both_orders": True}], ids=["one order", "both"])
-def test_answers_do_not_depend_on_padding(tiny, direction, changes):
-    tuning = prepared(tiny, "toy_alike", direction, **changes)
-    module, inputs = tuning.build().eval(), tuning.data.train
-    order = np.argsort(inputs.sizes.max(1))
-    short, longest = int(order[3]), int(order[-1])
-    assert inputs.sizes[short].max() < inputs.sizes[longest].max()
-    alone, together = module(inputs.batch(np.array([short]))), module(inputs.batch(np.array([longest, short])))
-    assert torch.allclose(alone[0], together[1], atol=1e-6)
-
-
 def gradients(module, example):
     module.training_step(example, 0).backward()
     return module.backbone.embeddings.word.new.grad.abs().sum(1)
@@ -87,15 +74,6 @@ def test_new_rows_learn(tiny, task, used):
     tuning = prepared(tiny, task)
     found = gradients(tuning.build(), tuning.data.train.batch(np.arange(6)))
     assert (found > 0).nonzero()[:, 0].tolist() == used
-
-
-def test_the_table_of_pieces_and_its_head_keep_their_size(tiny):
-    """New symbols stand beside the vocabulary: they are no candidates of a softmax over it."""
-    tuning = prepared(tiny, "toy_pairs")
-    module = tuning.build()
-    assert module.backbone.get_parameter("embeddings.word.weight").shape == (64, 16)
-    encoded = module.backbone(tuning.data.train.batch(np.arange(2)))
-    assert encoded.table.shape == (64, 16)
 
 
 def test_only_the_new_rows_differ_from_the_usual_start(tiny, tmp_path):
@@ -207,13 +185,6 @@ def test_the_loss_of_questions_does_not_depend_on_the_order_of_their_options(tin
     assert torch.allclose(*losses, rtol=1e-6)
     scores = [module(batch) for batch in (i.batch(np.arange(20)) for i in (inputs, other))]
     assert torch.allclose(scores[0].gather(1, torch.from_numpy(orders[:20])), scores[1], atol=1e-6)
-
-
-def test_without_dropout_two_trainings_are_the_same_to_the_bit(tiny, tmp_path):
-    system = reading(tiny).but(**QUIET)
-    runs = [FinetuningRun(system, "toy_alike", SETTINGS.but(dropout=0.0, both_orders=True), 0, None) for _ in range(2)]
-    one, other = (finetune(run, tmp_path / str(number)).metrics for number, run in enumerate(runs))
-    assert one == other
 
 
 def test_a_new_layout_is_another_run_and_the_usual_one_no_change(tiny):

@@ -10,10 +10,8 @@ from lightning_modules.finetuning.run import FinetuningRun, finetune, finetuned
 from lightning_modules.pretraining import fit
 from lightning_modules.tasks import TASKS, FineTuning, pins
 from lightning_modules.training.masks import at_random, by_magnitude, hold, matrices, sparsity
-from lightning_modules.training.recorder import CHECKPOINT, Interrupted
 from lightning_modules.training.weights import WEIGHTS, load_weights
 from tests.conftest import make_tokens
-from tests.end_to_end.test_training import stop_after
 from tests.toy import toy_task
 
 SETTINGS = FineTuning().but(
@@ -137,21 +135,6 @@ def test_a_fine_tuning_starts_where_it_says_and_keeps_its_mask(parents, tmp_path
     assert all((after[name][~mask] == 0).all() for name, mask in masks.items())
     assert fitted.metrics["toy.sparsity"] == sparsity(masks)
     finetuned(run, tmp_path / "pruned" / WEIGHTS)
-
-
-def test_an_interrupted_training_keeps_its_mask_and_ends_at_the_same_bits(parents, tmp_path):
-    system, start, tuned = parents
-
-    def run():
-        return FinetuningRun(system, "toy", pruned(share=0.5), 0, start, mask=tuned)
-
-    whole = finetune(run(), tmp_path / "whole")
-    with pytest.raises(Interrupted):
-        finetune(run(), tmp_path / "parts", stop=stop_after(3))
-    assert (tmp_path / "parts" / CHECKPOINT).exists()
-    resumed = finetune(run(), tmp_path / "parts")
-    assert resumed.metrics == whole.metrics
-    assert (tmp_path / "parts" / WEIGHTS).read_bytes() == (tmp_path / "whole" / WEIGHTS).read_bytes()
 
 
 def test_rounds_remove_as_many_weights_each_and_what_is_removed_stays_removed(parents, tmp_path):

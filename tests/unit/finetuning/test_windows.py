@@ -4,16 +4,12 @@ import pytest
 import torch
 
 from lightning_modules.batch import Example, Tokens
-from lightning_modules.config import ConfigError, identity
+from lightning_modules.config import ConfigError
 from lightning_modules.finetuning import windows
-from lightning_modules.finetuning.run import FinetuningRun, finetune, finetuned
+from lightning_modules.finetuning.run import FinetuningRun, finetune
 from lightning_modules.finetuning.windows import InWindows
 from lightning_modules.tasks import TASKS, FineTuning, fitting, pins
 from lightning_modules.tasks.reading.text_vectors import FOLDED, READERS
-from lightning_modules.training.layer_groups import layer_groups
-from lightning_modules.training.recorder import Interrupted
-from lightning_modules.training.weights import WEIGHTS, keep_weights
-from tests.end_to_end.test_training import stop_after
 from tests.toy import toy_task
 from tests.unit.finetuning.test_freezing import RECURRENT
 
@@ -54,16 +50,6 @@ def test_windows_give_what_the_whole_row_gives(recurrent, reader, lengths):
     whole = READERS[reader].read(model(example).last, example.inputs)
     read = InWindows(model, 8, reader)(example).vectors
     assert torch.allclose(read, whole, atol=1e-6)
-
-
-@pytest.mark.parametrize("reader", sorted(FOLDED))
-def test_padding_is_never_read(recurrent, reader):
-    model = InWindows(encoder(recurrent).eval(), 8, reader)
-    few = rows([31, 9, 2])
-    more = rows([31, 9, 2, 57])
-    more.inputs.ids[:3, :31] = few.inputs.ids
-    more.inputs.ids[~more.inputs.real] = 7
-    assert torch.allclose(model(more).vectors[:3], model(few).vectors, atol=1e-6)
 
 
 def gradients(model, example):
@@ -121,23 +107,6 @@ def test_documents_twenty_times_as_long_take_little_more_memory(recurrent):
     assert kept_bytes(whole, rows([120 * 64] * 4)) > 8 * long
 
 
-@pytest.mark.parametrize("freezing", ["none", "gradual"])
-def test_a_classifier_of_documents_trains_and_resumes_to_the_bit(recurrent, tmp_path, freezing):
-    module = recurrent.build(3)
-    keep_weights(module, tmp_path / "pretrained")
-    settings = SETTINGS.but(**{"reader": "concat", "pooler": False, "freezing": freezing})
-    run = FinetuningRun(recurrent, "toy", settings, 0, tmp_path / "pretrained" / WEIGHTS)
-    straight = finetune(run, tmp_path / "straight")
-    with pytest.raises(Interrupted):
-        finetune(run, tmp_path / "run", stop=stop_after(9))
-    torch.manual_seed(999)
-    resumed = finetune(run, tmp_path / "run")
-    assert (resumed.metrics, resumed.curve) == (straight.metrics, straight.curve)
-    backbone, _ = finetuned(run, tmp_path / "run" / WEIGHTS)
-    assert isinstance(backbone, InWindows)
-    assert len(layer_groups(run.build())) == 4
-
-
 def test_one_window_is_the_usual_fine_tuning(recurrent, tmp_path):
     found = []
     for window in (None, 64):
@@ -145,12 +114,6 @@ def test_one_window_is_the_usual_fine_tuning(recurrent, tmp_path):
         fitted = finetune(FinetuningRun(recurrent, "toy", settings, 0, None), tmp_path / str(window))
         found.append(fitted.metrics["toy.dev_loss"])
     assert found[1] == pytest.approx(found[0], abs=1e-3)  # padding is packed, and Adam enlarges rounding
-
-
-def test_no_window_is_no_part_of_an_identity():
-    usual = SETTINGS.but(window=None)
-    assert "window" not in usual.essence()
-    assert identity(usual.essence()) != identity(SETTINGS.essence())
 
 
 @pytest.mark.parametrize(

@@ -81,19 +81,6 @@ def test_nothing_improbable_is_drawn_at_the_edges():
     assert drawn(torch.cat([thirds, torch.zeros(1, 2)], 1), torch.tensor([1 - 2**-53])).tolist() == [2]
 
 
-def test_a_model_draws_what_it_predicts(tmp_path):
-    lm, sampling, count = model(tmp_path, **{"model.init_std": 0.1}), Sampling(top_k=5), 3_000
-    (prompt,) = prompts_of(lm, 6)
-    found = [written.ids[0] for written in generate(lm, [prompt] * count, sampling, new_tokens=1, seed=5)]
-    ids = torch.tensor([prompt])
-    with torch.no_grad():
-        encoded = lm.backbone(lm.example(ids, torch.ones_like(ids, dtype=torch.bool)))
-        chances = probabilities(lm.logits(encoded, torch.tensor([5])), sampling)[0].numpy()
-    frequencies = np.bincount(found, minlength=len(chances)) / count
-    assert (chances > 0).sum() == 5
-    assert np.all(np.abs(frequencies - chances) <= 4 * np.sqrt(chances * (1 - chances) / count))
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_a_carry_changes_no_token(tmp_path, form):
     lm = dataclasses.replace(model(tmp_path, **FORMS[form]), end=None)
@@ -103,15 +90,6 @@ def test_a_carry_changes_no_token(tmp_path, form):
         assert fast == slow
         assert [len(written.ids) for written in fast] == [12, 12, 12, 12, 2]
         assert [written.ended for written in fast] == ["tokens"] * 4 + ["positions"]
-
-
-def test_greedy_tokens_are_the_most_probable(tmp_path):
-    lm = model(tmp_path)
-    prompts = prompts_of(lm, 7, 2, 13)
-    found = generate(lm, prompts, new_tokens=15)
-    assert all(best.all() for best in hits(lm, prompts, [written.ids for written in found]))
-    for prompt, written in zip(prompts, found, strict=True):
-        assert generate(lm, [prompt], new_tokens=15) == [written], "other prompts of a batch change nothing"
 
 
 def test_noise_is_of_the_seed_and_the_prompt_alone(tmp_path, monkeypatch):

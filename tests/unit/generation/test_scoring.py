@@ -89,14 +89,6 @@ def test_the_parts_of_a_text_sum_to_the_whole(any_model):
         assert sum(float(own.sum()) for own in found) == pytest.approx(float(whole.sum()), rel=1e-5)
 
 
-def test_the_words_of_a_text_sum_to_the_whole(any_model):
-    words = TEXT.split()
-    prompts = [" ".join(words[:n]) for n in range(len(words))]
-    found = scored(any_model, prompts, [[word] for word in words])
-    (whole,) = log_probabilities(any_model, [[*any_model.start, *any_model.encode(TEXT)]])
-    assert sum(own.total for (own,) in found) == pytest.approx(float(whole.sum()), rel=1e-5)
-
-
 def test_prompt_and_option_are_the_pieces_of_the_text(any_model):
     for prompt, option, joined in (
         ("The water is", "transparent", "The water is transparent"),

@@ -27,22 +27,6 @@ def test_it_turns_the_first_dimensions_and_keeps_lengths(size):
     assert not torch.allclose(y[..., 1:, :size], x[..., 1:, :size])
 
 
-def test_dot_products_depend_on_the_distance_alone():
-    q, k = vectors()[..., :1, :], vectors()[..., 1:2, :]
-    there = [(turned(q, 8, first) * turned(k, 8, first + 3)).sum(-1) for first in (0, 5, 400)]
-    assert torch.allclose(there[0], there[1])
-    assert torch.allclose(there[0], there[2])
-    assert not torch.allclose(there[0], (turned(q, 8, 0) * turned(k, 8, 4)).sum(-1))
-
-
-def test_pair_i_turns_by_the_formula():
-    x = torch.zeros(1, 1, 3, 4, dtype=torch.float64)
-    x[..., 1] = 1.0  # pair 1 of two: dimensions 1 and 3
-    y = turned(x, 4)[0, 0, 2]
-    angle = torch.tensor(2 * 10_000 ** (-2 / 4), dtype=torch.float64)
-    assert torch.allclose(y, torch.tensor([0.0, angle.cos(), 0.0, angle.sin()], dtype=torch.float64))
-
-
 @pytest.mark.parametrize("turns", [True, False])
 def test_projections_in_heads_and_their_derivative(turns):
     """Parts side by side, each by head; the first two of three turned, as by plain operations."""

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 import torch
 
-from lightning_modules.batch import Encoded, Example
+from lightning_modules.batch import Example
 from lightning_modules.measures.final_metrics import layer_similarity, measures, pair_measures
 from lightning_modules.systems import BERT_BASE
 from tests.conftest import make_draws, make_tokens, make_vocabulary
@@ -19,18 +19,6 @@ SYSTEM = BERT_BASE.but(
 )  # fmt: skip
 
 
-class Rotating(torch.nn.Module):
-    """Layers that are known: the first turns (3, 4) by 90 degrees and doubles it, the second changes nothing."""
-
-    def forward(self, example):
-        rows, length = example.inputs.ids.shape
-        layers = [torch.tensor([3.0, 4.0]), torch.tensor([-8.0, 6.0]), torch.tensor([-8.0, 6.0])]
-        wild = torch.tensor([1e6, -1e6])  # on padding, which counts for nothing
-        real = example.inputs.real[..., None]
-        found = [torch.where(real, layer.expand(rows, length, 2), wild * (n + 1)) for n, layer in enumerate(layers)]
-        return Encoded(layers=found, last=found[-1], table=torch.zeros(1, 1))
-
-
 def batches(*rows, padding=0):
     """Batches of so many rows, hidden and asked as a system with a sentence objective does."""
     prepared = []
@@ -38,14 +26,6 @@ def batches(*rows, padding=0):
         example = Example.of(make_tokens(count, padding=padding, seed=n))
         prepared.append(SYSTEM.objectives.corrupt(example, make_draws(count, seed=n), make_vocabulary()))
     return prepared
-
-
-def test_distances_and_angles_of_known_layers():
-    module = SYSTEM.build(0)
-    module.backbone = Rotating()
-    found = layer_similarity(module, batches(4, 1, padding=5), bf16=False)
-    assert found["distance"] == pytest.approx([math.dist((3, 4), (-8, 6)), 0.0])
-    assert found["angle"] == pytest.approx([90.0, 0.0], abs=0.05)
 
 
 def test_distances_and_angles_of_an_encoder_are_means_over_real_tokens():
@@ -68,18 +48,6 @@ def test_distances_and_angles_of_an_encoder_are_means_over_real_tokens():
     assert len(distances[0]) == sum(int(example.inputs.real.sum()) for example in examples) < 6 * 16
     assert found["distance"] == pytest.approx([sum(d) / len(d) for d in distances], rel=1e-4)
     assert found["angle"] == pytest.approx([sum(a) / len(a) for a in angles], rel=1e-3)
-
-
-def test_eight_batches_are_looked_at():
-    class Counting(Rotating):
-        def forward(self, example):
-            seen.append(example)
-            return super().forward(example)
-
-    module, seen = SYSTEM.build(0), []
-    module.backbone = Counting()
-    layer_similarity(module, iter(batches(*[1] * 10)), bf16=False)
-    assert len(seen) == 8
 
 
 def test_measures_are_means_over_all_that_is_asked_not_over_batches():

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from lightning_modules.backbones import Transformer
@@ -86,23 +85,6 @@ def test_probabilities_by_the_formula_add_up_to_one(cutoffs, divisor, bias):
             wanted = wanted * scores.softmax(1)[:, word - begin]
         assert torch.allclose(found[:, word].exp(), wanted, atol=1e-6)
     assert torch.allclose(found.exp().sum(1), torch.ones(len(found)), atol=1e-5)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("cutoffs", [(20, 35), (10, 11, 40)])
-def test_without_biases_it_is_torchs_adaptive_softmax(cutoffs):
-    objective, heads, model, example = built(cutoffs, 2, bias=False)
-    encoded, adaptive = model(example), heads["vocabulary"].adaptive
-    theirs = nn.AdaptiveLogSoftmaxWithLoss(WIDTH, VOCAB, list(cutoffs), div_value=2.0)
-    (frequent, _), *tails = model.clusters
-    theirs.head.weight.copy_(torch.cat([frequent, adaptive.clusters.weight]) @ adaptive.projection.T)
-    for (down, up), (vectors, matrix) in zip(theirs.tail, tails, strict=True):
-        down.weight.copy_(matrix.T)
-        up.weight.copy_(vectors)
-    states = encoded.at(example.targets["next"].where)
-    assert torch.allclose(objective.logits(heads, encoded, example), theirs.log_prob(states), atol=1e-5)
-    told = theirs(states, example.targets["next"].ids)
-    assert torch.allclose(objective.loss(heads, encoded, example)["next"], -told.output.sum(), rtol=1e-5)
 
 
 @pytest.mark.parametrize(("cutoffs", "divisor", "bias"), CASES)

@@ -13,7 +13,7 @@ from lightning_modules.batch import Unsupported
 from lightning_modules.data import Vocabulary
 from lightning_modules.objectives import Masking
 from lightning_modules.objectives.choosing import Bionic, NGrams, Pieces, Spans, SpreadSpans, Tagged, Text, WholeWords
-from tests.conftest import make_draws, make_tokens, make_vocabulary
+from tests.conftest import make_draws, make_tokens
 
 SIZE = 60
 VOCABULARY = Vocabulary(
@@ -234,15 +234,6 @@ def test_never_specials_never_more_than_the_budget_and_groups_are_one_piece_of_t
         assert not (hidden[:, 1:] & hidden[:, :-1] & (groups[:, 1:] != groups[:, :-1])).any()
 
 
-@named
-def test_a_last_text_of_one_piece_is_hidden_alone(units):
-    tokens = text(400, 24, padding=0, separators=False)
-    tokens.special[:, 21] = True  # position 23 is a special one, too
-    last = chosen(units, tokens, make_draws(400), rate=0.5)[:, 22]
-    assert set(last) <= {-1, 22}
-    assert 22 in last or isinstance(units, Bionic)  # a text's first piece begins a word
-
-
 @pytest.mark.parametrize("units", EXACT, ids=str)
 @given(low=st.floats(0.02, 1.0), high=st.floats(0.02, 1.0), seed=st.integers(0, 2**31))
 def test_rates_nest_where_spans_are_cut_at_the_budget(units, low, high, seed):
@@ -252,57 +243,6 @@ def test_rates_nest_where_spans_are_cut_at_the_budget(units, low, high, seed):
     assert (fewer <= more).all()
 
 
-def test_whole_words_nest_up_to_the_first_that_does_not_fit_and_ngrams_do_not():
-    tokens, draws = text(400, 32), make_draws(400)
-    for units, nested in ((WholeWords(), 0.5), (NGrams(), 0.3)):
-        fewer, more = (chosen(units, tokens, draws, rate=rate) >= 0 for rate in (0.15, 0.3))
-        inside = (fewer <= more).all(1).mean()
-        assert nested < inside < 1.0  # most rows, never all
-
-
-def test_schemes_that_are_the_same_are_the_same_to_the_bit():
-    tokens, draws = text(50, 40), make_draws(50)
-    ones = make_vocabulary(SIZE)
-    pieces = Masking(rate=0.3).choose(tokens, draws, ones)
-    for units in (WholeWords(), NGrams(longest=1)):  # whole words of one piece are pieces
-        assert (Masking(rate=0.3, units=units).choose(tokens, draws, ones) == pieces).all()
-    for units in (Spans(longest=1), TAGGED.but(share=0.0)):
-        assert ((Masking(rate=0.3, units=units).choose(tokens, draws, ones) >= 0) == (pieces >= 0)).all()
-    assert (chosen(NGrams(longest=1), tokens, draws) == chosen(WholeWords(), tokens, draws)).all()
-    assert (chosen(Spans(longest=1), tokens, draws) == chosen(TAGGED.but(share=0.0), tokens, draws)).all()
-    assert (Masking(rate=0.3, units=Bionic()).choose(tokens, draws, ones) == -1).all()
-
-
-def test_spans_of_one_word_are_whole_words_but_for_the_last():
-    tokens, draws = text(300, 40), make_draws(300)
-    hidden = chosen(Spans(longest=1), tokens, draws, rate=0.3) >= 0
-    words = Text(tokens, VOCABULARY).words
-    cut = np.zeros(300, dtype=int)
-    for row, column in zip(*np.nonzero(words.size), strict=True):
-        inside = hidden[row, words.first[row, column] : words.end[row, column]]
-        cut[row] += inside.any() and not inside.all()
-    assert cut.max() == 1
-    assert 0.05 < cut.mean() < 0.6
-
-
-def test_a_row_does_not_depend_on_its_neighbours():
-    tokens, draws = text(8, 24), make_draws(8)
-    columns = {name: getattr(tokens, name)[4:] for name in ("ids", "special", "real", "sample")}
-    tables = {"marks": {name: tags[4:] for name, tags in tokens.marks.items()}, "tables": {}, "labels": {}}
-    part = replace(tokens, **columns, **tables)
-    for units in UNITS:
-        alone = chosen(units, part, replace(draws, rows=draws.rows[4:]), rate=0.3)
-        assert (chosen(units, tokens, draws, rate=0.3)[4:] == alone).all()
-
-
 def test_text_without_an_annotation_is_refused_by_name():
     with pytest.raises(Unsupported, match="entities by capitalised"):
         Masking(units=TAGGED).choose(make_tokens(), make_draws(), VOCABULARY)
-
-
-def test_text_without_tags_hides_words_alone():
-    tokens = replace(text(), marks={("capitalised", "entities"): torch.zeros(6, 24, dtype=torch.int64)})
-    draws = make_draws(6)
-    words = chosen(Spans(longest=1), tokens, draws, rate=0.4)
-    for share in (0.5, 1.0):
-        assert (chosen(TAGGED.but(share=share), tokens, draws, rate=0.4) == words).all()

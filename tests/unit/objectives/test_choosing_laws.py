@@ -28,27 +28,6 @@ def bare(rows, length, vocab_size=50, seed=0):
     return Tokens(ids, none, ~none, torch.arange(rows))
 
 
-@pytest.mark.parametrize(("p", "mean"), [(0.2, 3.797), (0.3, 3.043)])
-def test_the_words_of_spans_are_cut_geometric(p, mean):
-    spans = Spans(p=p)
-    drawn = spans.lengths(make_draws(1000, seed=1).uniform("length", 1000)).ravel()
-    shares = np.bincount(drawn, minlength=11) / MILLION
-    weights = p * (1 - p) ** np.arange(10)
-    assert shares[0] == 0
-    assert shares[1:] == pytest.approx(weights / weights.sum(), abs=CLOSE)
-    assert drawn.mean() == pytest.approx(mean, abs=0.01)
-
-
-def test_the_words_of_ngrams_are_one_over_n():
-    drawn = NGrams()._lengths(Text(bare(1000, 1000), make_vocabulary()), make_draws(1000))
-    assert np.bincount(drawn[:, :-2].ravel(), minlength=4)[1:] / (998 * 1000) == pytest.approx(
-        [6 / 11, 3 / 11, 2 / 11], abs=CLOSE
-    )
-    assert drawn[:, :-2].mean() == pytest.approx(18 / 11, abs=0.004)
-    assert np.bincount(drawn[:, -2], minlength=3)[1:] / 1000 == pytest.approx([2 / 3, 1 / 3], abs=0.06)
-    assert (drawn[:, -1] == 1).all()
-
-
 def test_spread_spans_are_one_over_n_and_cover_the_text_evenly():
     """Lengths of spans that end neither at the budget nor at the end of the text, and how many begin at each place."""
     text, budget = Text(bare(400, 600), make_vocabulary()), np.full(400, 100)
@@ -60,24 +39,6 @@ def test_spread_spans_are_one_over_n_and_cover_the_text_evenly():
     assert hidden[:500].mean() == pytest.approx(1 / 7, abs=0.005), "a span and its context of six times its length"
     assert np.abs(hidden[:500].reshape(10, 50).mean(1) - 1 / 7).max() < 0.02
     assert ((SpreadSpans().choose(text, budget, make_draws(400)) >= 0).sum(1) == 100).all(), "single pieces fill it"
-
-
-def test_spread_spans_of_words_begin_and_end_with_words():
-    """Where words have three pieces each: of pieces, a span may leave half of a word."""
-    begins = Vocabulary(tuple(map(str, range(50))), np.arange(50) % 3 == 0)
-    ids = (torch.arange(300) % 45 + 3).expand(50, -1).clone()
-    none = torch.zeros(50, 300, dtype=torch.bool)
-    text = Text(Tokens(ids, none, ~none, torch.arange(50)), begins)
-    whole, cut = (
-        SpreadSpans(counted=counted).placed(text, np.full(50, 60), make_draws(50)) for counted in ("words", "pieces")
-    )
-    sizes = [
-        np.concatenate([np.unique(row[row >= 0], return_counts=True)[1][:-1] for row in rows]) for rows in (whole, cut)
-    ]
-    assert (sizes[0] % 3 == 0).all()
-    assert set(sizes[1]) == {1, 2, 3, 4, 5}
-    for rows in (whole, cut):
-        assert (ids.numpy()[rows == np.arange(300)] % 3 == 0).all(), "both begin at a word"
 
 
 def released_ngrams(words, budget, noise):
@@ -250,11 +211,6 @@ class TestCorruptionAndPrediction:
         assert torch.equal(both.inputs.ids, high.inputs.ids)
         assert torch.equal(both.targets["mlm"].where, low.targets["mlm"].where)
         assert torch.equal(both.targets["mlm"].ids, low.targets["mlm"].ids)
-
-    def test_as_many_predictions_are_the_same_as_no_setting(self):
-        _, one = self.example(rate=0.4, predicted=0.4)
-        _, other = self.example(rate=0.4)
-        assert torch.equal(one.targets["mlm"].where, other.targets["mlm"].where)
 
     def test_more_predictions_present_each_row_several_times_with_other_positions_hidden(self):
         tokens, example = self.example(rate=0.2, predicted=0.4, mask=1.0, same=0.0, random=0.0)

@@ -16,7 +16,7 @@ from lightning_modules.backbones import Transformer
 from lightning_modules.batch import QUERY_STREAM, Example
 from lightning_modules.config import ConfigError, identity, knob
 from lightning_modules.data.baselines.bigram import prefix
-from lightning_modules.objectives import LanguageModel, MaskedLM, Objective, Objectives
+from lightning_modules.objectives import MaskedLM, Objective, Objectives
 from lightning_modules.pretraining import fit
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
@@ -247,13 +247,6 @@ def test_losses_by_sequence_are_of_one_text_only_with_one_corruption(tiny, tmp_p
     one, other, same = (fit(it, 0, tmp_path / str(n)).sums["text"] for n, it in enumerate(systems))
     assert one != other
     assert one == same
-
-
-def test_masked_models_share_one_masking_and_language_models_have_their_own(tiny):
-    often = tiny.but(**{"objectives.mlm.masking.rate": 0.8})
-    assert often.heldout_objective == tiny.heldout_objective == tiny.evaluation.objective
-    forward = {"objectives.mlm": None, "objectives.lm": {}, "model.direction": "left_to_right"}
-    assert tiny.but(**forward).heldout_objective == LanguageModel()
 
 
 KINDS = [get_args(info.annotation)[0] for info in Objectives.model_fields.values()]

@@ -1,7 +1,5 @@
 """Output layers of language models: BERT's transform and bias, or the word table alone."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -21,13 +19,6 @@ def built(objective, model=MODEL):
     torch.manual_seed(0)
     example = objective.corrupt(Example.of(make_tokens()), make_draws(), make_vocabulary())
     return objective.heads(model.size(50)), model.build(50).eval()(example), example
-
-
-@pytest.mark.parametrize(("transform", "bias"), CHOICES)
-def test_the_head_has_what_it_is_given_and_nothing_else(transform, bias):
-    heads, _, _ = built(LanguageModel(transform=transform, bias=bias))
-    counted = sum(parameter.numel() for parameter in heads.parameters())
-    assert counted == (transform == "bert") * (16 * 16 + 16 + 2 * 16) + bias * 50
 
 
 def test_without_both_logits_are_states_times_the_word_table():
@@ -103,16 +94,6 @@ def test_the_loss_of_an_adaptive_softmax_is_that_of_its_probabilities(cutoffs, b
     parts = [encoded.table, *heads.parameters()]
     for one, other in zip(*(torch.autograd.grad(loss, parts, retain_graph=True) for loss in (total, wanted))):
         assert torch.allclose(one, other, atol=1e-5)
-
-
-def test_clusters_without_a_right_word_cost_nothing_and_get_no_gradient():
-    objective = LanguageModel(transform="none", cutoffs=(20, 35))
-    heads, encoded, example = built(objective)
-    encoded = replace(encoded, last=encoded.last.detach())
-    example.targets["next"].ids.clamp_(max=19)
-    (slope,) = torch.autograd.grad(objective.loss(heads, encoded, example)["next"], encoded.table)
-    assert slope[:20].any(1).all()
-    assert not slope[20:].any()
 
 
 def test_cutoffs_that_cannot_be():

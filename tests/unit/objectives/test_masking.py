@@ -104,21 +104,6 @@ def test_what_is_not_chosen_is_left_alone_and_targets_are_the_originals():
     assert torch.equal(tokens.ids, before), "the tokens that came in are not changed"
 
 
-def test_dynamic_masks_differ_between_presentations_and_static_ones_return():
-    tokens = make_tokens(rows=4, length=64)
-
-    def mask(copies, presentation, epoch):
-        draws = make_draws(4, first=presentation, epoch=epoch)
-        masking = Masking(copies=copies)
-        objective = MaskedLM(masking=masking)
-        return objective.corrupt(Example.of(tokens), draws, make_vocabulary()).targets["mlm"].where.tolist()
-
-    assert mask(0, 0, 0) != mask(0, 4, 1)
-    visits = [mask(3, 4 * epoch, epoch) for epoch in range(6)]
-    assert visits[:3] == visits[3:]
-    assert visits[0] != visits[1] != visits[2]
-
-
 MANY = 3000  # sequences
 
 
@@ -144,20 +129,6 @@ def test_as_many_fixed_masks_as_presentations_are_dynamic_masking():
         assert np.mean([mask.mean(0)[1:-1] for mask in masks], axis=0) == pytest.approx(np.full(38, 8 / 38), abs=0.012)
         both = np.mean([(masks[n] & masks[n + 1]).sum(1).mean() for n in range(4)])
         assert both == pytest.approx(8 * 8 / 38, abs=0.05)
-
-
-def test_with_one_presentation_a_sequence_fixed_masks_are_dynamic_masking_whatever_their_number():
-    once = [static(copies, 0) for copies in (0, 1, 10)]
-    for mask in once:
-        assert (mask.sum(1) == 8).all()
-        assert mask.mean(0)[1:-1] == pytest.approx(np.full(38, 8 / 38), abs=0.03)
-
-
-def test_a_cap_at_which_it_does_nothing():
-    tokens, draws = make_tokens(4, 64), make_draws(4)
-    free, capped = Masking(), Masking(cap=64)
-    assert (hidden(free, tokens, draws) == hidden(capped, tokens, draws)).all()
-    assert hidden(Masking(cap=3), tokens, draws).sum() == 12
 
 
 def test_shares_must_add_up():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lightning_modules.config import ConfigError, identity
+from lightning_modules.config import ConfigError
 from lightning_modules.pretraining import fit
 from lightning_modules.system import System
 from tests.messages import naming
@@ -32,12 +32,6 @@ def test_fewer_predictions_spare_the_head_alone():
 def test_what_is_no_multiple_is_refused_with_the_nearest(rate, predicted, near):
     with pytest.raises(ConfigError, match=naming("predicted", str(predicted), str(rate), near)):
         system(rate, predicted)
-
-
-def test_the_identity_names_it_where_it_is_set():
-    assert identity(system(0.2, None).essence()) == identity(system(0.2, 0.2).essence())
-    assert identity(system(0.2, None).essence()) != identity(system(0.2, 0.1).essence())
-    assert "predicted" not in system(0.2, None).essence()["objectives"]["mlm"]["masking"]
 
 
 def test_a_training_sees_each_sequence_as_often_and_says_so(tiny, tmp_path):

@@ -6,16 +6,12 @@ import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from ablations.planning.cost import costs
-from ablations.schema.run import Run
 from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Example, Unsupported
-from lightning_modules.config import ConfigError, identity
+from lightning_modules.config import ConfigError
 from lightning_modules.objectives import MaskedLM, Masking, Objectives, SpanBoundary, own_heads
 from lightning_modules.objectives.choosing import Spans
-from lightning_modules.pretraining import fit
 from lightning_modules.system import System
-from lightning_modules.systems import SYSTEMS
 from tests.conftest import make_draws, make_tokens, make_vocabulary
 from tests.messages import naming
 
@@ -130,28 +126,6 @@ def test_a_step_without_a_span_is_harmless(tiny):
     assert all((gradient == 0).all() for name, gradient in gradients[0].items() if name.startswith("heads.sbo"))
 
 
-def test_a_weight_of_0_is_no_such_objective_to_the_bit(tiny, tmp_path):
-    spans = tiny.but(**{"objectives.mlm.masking.units.kind": "spans"})
-    nothing = spans.but(**{"objectives.sbo.weight": 0.0})
-    with_it = spans.but(**{"objectives.sbo": {}})
-    assert identity(nothing.essence()) == identity(spans.essence()) != identity(with_it.essence())
-    assert nothing.parameters() == spans.parameters() < with_it.parameters()
-    assert nothing.flops_per_step() == spans.flops_per_step() < with_it.flops_per_step()
-    one, other, third = (fit(s, 0, tmp_path / str(n)) for n, s in enumerate((spans, nothing, with_it)))
-    assert (one.metrics, one.curve) == (other.metrics, other.curve)
-    assert one.metrics != third.metrics
-    assert all(value > 0 for value in third.curve["train.sbo"])
-
-
-def test_micro_batches_add_up_to_the_undivided_batch(tiny, tmp_path):
-    spans = {"objectives.mlm.masking.units.kind": "spans", "objectives.sbo": {}, "model.dropout": 0.0,
-             "model.attention_dropout": 0.0, "model.embedding_dropout": 0.0}  # fmt: skip
-    whole = fit(tiny.but(**spans), 0, tmp_path / "whole")
-    parts = fit(tiny.but(**spans, **{"training.micro_batch_size": 2}), 0, tmp_path / "parts")
-    assert parts.curve["train.sbo"] == pytest.approx(whole.curve["train.sbo"], rel=1e-4)
-    assert parts.metrics["heldout.loss"] == pytest.approx(whole.metrics["heldout.loss"], rel=1e-4)
-
-
 @pytest.mark.parametrize("kind", ["pieces", "whole_words", "ngrams", "bionic"])
 def test_it_is_refused_where_nothing_gives_spans(kind):
     with pytest.raises(ConfigError, match=naming("objectives.sbo", kind, "spans", "tagged")):
@@ -184,13 +158,3 @@ def test_its_work_is_that_of_every_hidden_position_less_what_lies_at_edges():
     assert asked == pytest.approx(64 * chosen.mlm.expected_hidden(512), rel=0.05)
     formula = chosen.flops_per_sequence(512, size) - chosen.mlm.flops_per_sequence(512, size)
     assert formula == chosen.mlm.expected_hidden(512) * chosen.sbo.flops_per_hidden(size)
-
-
-def test_a_plan_counts_its_parameters_where_it_has_a_weight():
-    base = SYSTEMS["roberta_base"].but(**{"objectives.mlm.masking.units.kind": "spans", "model.hidden_size": 64})
-    systems = [base.but(**{"objectives.sbo.weight": weight}) for weight in (0.0, 0.5, 1.0)]
-    prints = dict.fromkeys(base.data.corpora, "x")
-    runs = [Run.pretraining(system, 0, prints) for system in systems]
-    counted = [cost.parameters for cost in costs(runs).values()]
-    assert counted == [system.parameters() for system in systems]
-    assert counted[0] < counted[1] == counted[2]

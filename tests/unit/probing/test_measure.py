@@ -199,13 +199,6 @@ def test_one_word_of_a_text_is_read_where_a_probe_names_it(tiny):
         assert found[row] == pytest.approx(expected, rel=1e-4, abs=1e-6)
 
 
-def test_a_text_of_several_examples_is_encoded_once(tiny):
-    encoder = Encoder(tokenizer_file(tiny.data), tiny.data.tokenizer.kind)
-    toy = Toy("pair")
-    rows = Rows.of(toy.examples(tiny.data), encoder, 16)
-    assert len(rows.rows.lengths) <= 59
-
-
 def test_the_probes_of_the_settings_are_those_of_the_table():
     names = tuple(table.PROBES)
     assert ROBERTA_BASE.but(**{"evaluation.probes": list(names)}).evaluation.probes == tuple(sorted(names))

@@ -2,7 +2,6 @@
 
 import pytest
 
-from ablations.core.metrics import METRICS
 from ablations.measurements import derived, summaries
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.sides import comparable
@@ -12,7 +11,7 @@ from ablations.schema.run import Run
 from lightning_modules.config import ConfigError
 from lightning_modules.tasks import TASKS as ALL
 from lightning_modules.tasks import FineTuning
-from lightning_modules.tasks.scores.averages import BERT, GLUE, bert_average, glue_average, mean
+from lightning_modules.tasks.scores.averages import BERT, GLUE, bert_average, glue_average
 from tests import tiny
 from tests.unit.synthetic import RATE, make_cell, make_grid, make_record
 
@@ -61,10 +60,6 @@ class TestRules:
         assert derived.missing("glue.average", tasks).endswith(f" 'tasks': {official}.")
         parts = {name.partition(".")[0] for part in (BERT, *GLUE) for name in part}
         assert not [name for name in parts if ALL[name].own_split]
-
-    def test_a_mean_of_nothing_is_none(self):
-        assert mean({"a": 1.0}, []) is None
-        assert mean({"a": 1.0}, ["a", "b"]) is None
 
 
 TASKS = ("rte", "cola")
@@ -134,12 +129,6 @@ class TestMetricsOfAGrid:
         (row, *_) = reading.rows
         assert row[reading.headings.index("tasks.mean")].startswith("0.41")
 
-    def test_frames_have_a_column(self):
-        cells, records = make_cells()
-        found = summaries.runs(Measurements(grid_of("tasks.mean"), cells, records))
-        assert found["tasks.mean"].tolist() == pytest.approx([0.4075, 0.4125, 0.4175, 0.42, 0.425, 0.43])
-        assert "glue.average" not in found
-
     def test_all_nine_scores_give_the_average_of_bert(self):
         parts = {}
         for name in BERT:
@@ -150,9 +139,6 @@ class TestMetricsOfAGrid:
         records = {run.id: make_record(run, 0.0, kind="finetune", metrics=parts[run.task], curve={}) for run in tuned}
         assert values(cell, records, "glue.bert_average") == pytest.approx({0: 0.1, 1: 0.1})
         assert values(cell, records, "glue.average") == {}
-
-    def test_each_is_described(self):
-        assert set(derived.DERIVED) <= set(METRICS)
 
 
 class TestGrids:

@@ -1,7 +1,6 @@
 """Questions with options: rows, truncation, scores, word baselines, and the files of each data set."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
@@ -282,10 +281,3 @@ class TestHub:
         assert TASKS["swag"].examples("dev").items_for_pin() == [["A.", ["He e0", "He e1", "He e2", "He e3"], 2]]
         assert TASKS["race_high"].examples("train").labels.tolist() == [2]
         assert asked == ["validation", "train"]
-
-    def test_an_absent_hub_names_the_ways(self, monkeypatch):
-        monkeypatch.setitem(sys.modules, "datasets", None)
-        with pytest.raises(ConfigError, match=r"SWAG was not found.*swag/train\.csv, swag/val\.csv.*\.\[hub\]"):
-            TASKS["swag"].examples("train")
-        with pytest.raises(ConfigError, match=r"Balanced COPA was not found: ABLATIONS_DATA is not set"):
-            TASKS["copa"].examples("train")

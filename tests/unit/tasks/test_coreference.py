@@ -117,15 +117,6 @@ class TestScores:
         assert unpack(found.kept["right"]).tolist() == [True, False, True, False]
         assert unpack(found.kept["answer"]).tolist() == [0, 1, 1, 1]
 
-    def test_equals_f1_over_all_binary_questions(self):
-        from sklearn.metrics import f1_score
-
-        noise = np.random.default_rng(0)
-        labels, answers = noise.integers(0, 3, (2, 50))
-        examples = read(*(made("x saw y and his z", "his", "x", "y", label=label) for label in labels.tolist()))
-        flat = [np.stack([found == 0, found == 1]).ravel() for found in (labels, answers)]
-        assert SHAPE.score(answers, examples, ("f1",)).metrics["f1"] == pytest.approx(f1_score(*flat))
-
     def test_neither_everywhere_is_zero(self):
         examples = read(made("x saw y and his z", "his", "x", "y", label=2))
         assert SHAPE.score(np.array([2]), examples, METRICS).metrics == {

@@ -6,7 +6,7 @@ import pytest
 from lightning_modules.backbones.new_symbols import FIRST_NEW
 from lightning_modules.config import ConfigError
 from lightning_modules.systems import BERT_BASE
-from lightning_modules.tasks import TASKS, FineTuning, fitting
+from lightning_modules.tasks import FineTuning, fitting
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.shapes.choice import Choice, Question
 from lightning_modules.tasks.shapes.texts import LABEL, Row, Texts
@@ -90,27 +90,6 @@ class TestBothOrders:
         assert inputs.sizes.tolist() == [[7, 7], [6, 6]]
         assert len(inputs) == 2
 
-    @pytest.mark.parametrize("length", [8, 11, 13, 40])
-    def test_texts_that_change_places_have_the_same_two_rows(self, encoder, length):
-        """Cuts included, where of two equally long texts the second is the shorter one."""
-        rows = random_rows(30, seed=1)
-        turned = [row._replace(first=row.second, second=row.first) for row in rows]
-        one, other = (
-            inputs_of(ALIKE, texts, encoder, max_length=length, both_orders=True).batch(np.arange(30)).inputs.ids
-            for texts in (rows, turned)
-        )
-        assert one.view(30, 2, -1).flip(1).equal(other.view(30, 2, -1))
-
-    def test_it_is_for_texts_that_may_change_places(self, encoder):
-        one_way = Texts(("no", "yes"), pair=True)
-        inputs = inputs_of(one_way, random_rows(3), encoder, both_orders=True)
-        assert inputs.sizes.shape == (3, 1)
-        assert {name for name, task in TASKS.items() if task.shape.symmetric} == {
-            "mrpc", "mrpc_dev_test", "stsb", "qqp", "quora",
-        }  # fmt: skip
-        settings = FineTuning(both_orders=True)
-        assert [TASKS[name].shape.rows_of(settings) for name in ("mrpc", "rte", "sst2", "swag")] == [2, 1, 1, 4]
-
 
 class TestWhatDoesNotFit:
     @pytest.mark.parametrize("task", ["squad1", "wnut17", "gap"])
@@ -123,10 +102,6 @@ class TestWhatDoesNotFit:
     def test_so_is_a_first_task(self):
         with pytest.raises(ConfigError, match="squad1 is answered from single positions"):
             fitting.check(BERT_BASE, "rte", FineTuning(layout="extract", first="squad1"))
-
-    @pytest.mark.parametrize("task", ["sst2", "rte", "stsb", "swag", "race"])
-    def test_texts_and_questions_with_options_are_not(self, task):
-        fitting.check(BERT_BASE, task, FineTuning(layout="extract"))
 
     def test_a_frozen_encoder_is(self):
         with pytest.raises(ConfigError, match="new symbols of layout extract would stay random"):

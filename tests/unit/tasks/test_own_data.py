@@ -114,15 +114,6 @@ def test_right_answers_of_every_shape_are_told_apart(kind, home):
     assert len(one) == 1
 
 
-@pytest.mark.parametrize("kind", SHAPES)
-def test_a_dev_file_is_the_dev_split(kind, home):
-    write(home / "train.jsonl", [example(kind, n) for n in range(9)])
-    write(home / "dev.jsonl", [example(kind, n) for n in range(20, 24)])
-    task = own("mine", "Mine?", SHAPES[kind], train="train.jsonl", dev="dev.jsonl")
-    assert [len(task.examples(split)) for split in ("train", "dev")] == [9, 4]
-    assert set(task.metrics) <= set(task.shape.measures)
-
-
 def test_words_that_pandas_takes_for_missing_survive_the_recipe_of_the_page_and_lost_ones_name_it(home, monkeypatch):
     labels = ("NA", "None", "null", "nan", "01")
     write(home / "reviews.csv", ["text,label", *(f"film {label},{label}" for label in labels), "NA,NA"])
@@ -134,15 +125,6 @@ def test_words_that_pandas_takes_for_missing_survive_the_recipe_of_the_page_and_
     with pytest.raises(ConfigError) as error:
         list(task.rows("train"))
     assert names(str(error.value), "line 2", "label", "null", "pandas", "keep_default_na=False")
-
-
-def test_other_examples_are_other_runs(home, monkeypatch):
-    monkeypatch.setitem(TASKS, "mine", own("mine", "Mine?", SHAPES["sentence"], train="mine.jsonl", held_out=0.5))
-    write(home / "mine.jsonl", [example("sentence", n) for n in range(20)])
-    first = fingerprint("mine")
-    write(home / "mine.jsonl", [example("sentence", n) for n in range(21)])
-    assert fingerprint("mine") != first
-    assert pins.checked("mine", "train")
 
 
 # two rows over one file that differ in one argument
@@ -330,25 +312,6 @@ def test_a_metric_that_does_not_fit_the_labels_is_refused_with_what_fits():
     assert not wrong
 
 
-def test_what_a_refusal_allows_is_taken():
-    wrong = []
-    for shape in (Texts(), Texts(("no", "yes")), Texts(("no", "yes", "both")), Choice(options=3), Spans()):
-        for metrics in (("mismatched_accuracy",), ("middle_accuracy",), ("nothing_like_it",)):
-            with pytest.raises(ConfigError) as error:
-                own("mine", "Mine?", shape, train="train.jsonl", metrics=metrics)
-            named = re.findall(
-                r"\w+", str(error.value).partition("Allowed: ")[2] or str(error.value).partition("mean")[2]
-            )
-            for metric in set(named):
-                try:
-                    own("mine", "Mine?", shape, train="train.jsonl", metrics=(metric,))
-                except ConfigError:
-                    wrong.append((shape, metrics, metric))
-    assert not wrong
-    with pytest.raises(ConfigError, match="mine"):
-        own("mine", "Mine?", Texts(("no", "yes")), train="train.jsonl", metrics=())
-
-
 def test_any_row_refuses_it_not_only_one_of_own_data():
     three = own("mine", "Mine?", Texts(("no", "yes", "both")), train="train.jsonl", metrics=("accuracy", "matthews"))
     with pytest.raises(ConfigError, match="f1"):
@@ -446,10 +409,6 @@ def test_the_lines_of_the_document_are_read(module, shape, line, home):
     assert len(task.examples("train")) == 1
 
 
-def test_the_document_has_every_shape():
-    assert {row.values[0] for row in documented()} == {"texts", "choice", "span", "tagging", "coreference"}
-
-
 def test_the_snippets_of_the_document_run(home, monkeypatch):
     row, table = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     scope = {}
@@ -473,14 +432,3 @@ def test_a_key_misspelt_in_every_line_is_one_problem(tmp_path, monkeypatch):
         task.examples("train")
     (problem,) = map(str, caught.value.problems)
     assert names(problem, "mine.jsonl", "lines 1, 2, 3 and 37 more", "has no label", "'lable' to 'label'")
-
-
-def test_different_faults_are_named_each_with_its_lines(tmp_path, monkeypatch):
-    monkeypatch.setenv("ABLATIONS_DATA", str(tmp_path))
-    lines = ['{"text": "It rains.", "label": "no"}', '{"text": "It rains."}', "It rains,no", '{"text": "Rain."}']
-    (tmp_path / "mine.jsonl").write_text("\n".join(lines))
-    with pytest.raises(ConfigError) as caught:
-        own("mine", "Mine?", SHAPES["sentence"], train="mine.jsonl").examples("train")
-    first, second = map(str, caught.value.problems)
-    assert names(first, "lines 2, 4", "has no label")
-    assert names(second, "line 3", "is not valid JSON")

@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from ablations.measurements.references import references
 from lightning_modules.finetuning.finetune import TASK
 from lightning_modules.finetuning.run import FinetuningRun, finetune
 from lightning_modules.tasks import TASKS, FineTuning, expected_work, pins
-from lightning_modules.tasks.measured_baselines import baselines, with_same_labels
 from lightning_modules.tasks.scores.kept import unpack
 from tests.toy_shapes import COUNTS, TOYS
 
@@ -63,16 +61,6 @@ def test_a_tiny_model_learns_it_and_the_record_is_full(tiny, name, tmp_path):
         labels = tuning.data.dev.examples.labels
         assert (unpack(fitted.examples["answer"]) == labels).tolist() == right.tolist()
         assert fitted.metrics[f"{name}.accuracy"] == pytest.approx(right.mean())
-
-
-@pytest.mark.parametrize("name", TOYS)
-def test_tables_name_the_baselines_that_records_hold(name):
-    shape, main = TOYS[name].shape, TOYS[name].main
-    few = with_same_labels(name, None, 20, 0)  # of a fine-tuning that sees no more
-    assert set(baselines(name)) == set(shape.methods) == {"majority", *few}
-    of_all = {text: f"{name}.{main}.{method}" for method, text in shape.methods.items()}
-    of_few = {f"{shape.methods[method]}, same labels": f"{name}.{main}.{method}_same_labels" for method in few}
-    assert references(f"{name}.{main}") == of_all | of_few
 
 
 @pytest.mark.parametrize("name", TOYS)

@@ -45,48 +45,6 @@ def states_of(example, seed=1):
     return torch.randn(*example.inputs.ids.shape, WIDTH, generator=torch.Generator().manual_seed(seed))
 
 
-def slowly(head, states, start_at):
-    """The logits of ends and of no answer given a state of the start, position by position."""
-    ends = torch.stack([
-        head.end(head.norm(torch.tanh(head.joined.weight @ torch.cat([h, start_at]) + head.joined.bias)))[0]
-        for h in states
-    ])  # fmt: skip
-    none = head.unanswered(torch.tanh(head.answer.weight @ torch.cat([start_at, states[0]]) + head.answer.bias))[0]
-    return ends, none
-
-
-@torch.no_grad()
-def test_the_outputs_are_those_of_the_formula():
-    inputs, head = windows(), head_of(starts=3, ends=2)
-    example = inputs.batch(np.arange(len(inputs)))
-    states = states_of(example)
-    outputs = head(last_states(states), example)
-    total = 0.0
-    for row, size in enumerate(inputs.sizes[:, 0].tolist()):
-        right, last = inputs.targets[row].tolist()
-        allowed = torch.tensor([at == 0 or 3 <= at < size - 1 for at in range(states.shape[1])])
-        assert torch.equal(possible(example.inputs)[row], allowed), "the passage and [CLS]"
-        starts = (states[row] @ head.start.weight[0] + head.start.bias).masked_fill(~allowed, -torch.inf)
-        ends = slowly(head, states[row], states[row, right])[0]
-        ends = ends.masked_fill(~allowed, -torch.inf)
-        expected = (starts.softmax(0)[:, None] * states[row]).sum(0)
-        _, none = slowly(head, states[row], expected)
-        assert torch.allclose(outputs[row, :, 0], starts, atol=1e-5)
-        assert torch.allclose(outputs[row, :, 1], ends, atol=1e-5)
-        assert torch.allclose(outputs[row, :, 2], none.expand(len(starts)), atol=1e-5)
-        assert outputs.shape[2] == 3 + 3
-        for column, start in enumerate(starts.argsort(descending=True)[:3].tolist()):
-            given = slowly(head, states[row], states[row, start])[0].masked_fill(~allowed, -torch.inf).log_softmax(0)
-            kept = given >= given.sort(descending=True).values[1]
-            assert torch.allclose(outputs[row, :, 3 + column], given.masked_fill(~kept, -torch.inf), atol=1e-5)
-        total += float(F.cross_entropy(starts, torch.tensor(right)) + F.cross_entropy(ends, torch.tensor(last))) / 2
-        total += 0.5 * float(F.softplus(-none if right == 0 else none))
-    assert float(head.loss(outputs, example)) == pytest.approx(total, rel=1e-5)
-    head.train()
-    assert head(last_states(states), example).shape[2] == 3, "no beam where it trains"
-    assert head.count(example) == len(inputs)
-
-
 class _Given(nn.Module):
     """A network whose states are given."""
 
@@ -196,18 +154,6 @@ def test_a_beam_of_full_width_finds_the_best_of_all_spans(most):
             own = range(*inputs.bounds[number : number + 2].tolist())
             assert found.nulls[number] == pytest.approx(min(outputs[window][0, 2] for window in own))
     assert changed, "a narrow beam misses some"
-
-
-def test_gradients_reach_every_weight_and_the_states_that_are_given():
-    inputs, head = windows(), head_of().train()
-    example = inputs.batch(np.arange(len(inputs)))
-    states = states_of(example).requires_grad_()
-    head.loss(head(last_states(states), example), example).backward()
-    assert all(weight.grad is not None and weight.grad.abs().sum() > 0 for weight in head.parameters())
-    assert (states.grad[:, 0].abs().sum(1) > 0).all(), "[CLS]"
-    row = torch.arange(len(inputs))
-    assert (states.grad[row, example.targets["start"].ids].abs().sum(1) > 0).all()
-    assert (states.grad[:, 2] == 0).all(), "a separator is no answer"
 
 
 def test_by_default_ends_are_independent_and_other_tasks_have_no_beam():

@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-import tokenizers
 import torch
 import torch.nn.functional as F
 
 from lightning_modules.data import Tokenizer, Vocabulary
 from lightning_modules.data.text.encode import Encoder
-from lightning_modules.data.text.tokenizer import byte_letters, train
+from lightning_modules.data.text.tokenizer import train
 from lightning_modules.tasks import FineTuning
 from lightning_modules.tasks.reading.passages import Question
 from lightning_modules.tasks.reading.pieces import Pieces
@@ -148,12 +147,6 @@ class TestWindows:
         few = examples.take(np.array([3, 1]))
         assert (few.ids, few.contexts, few.where.tolist()) == (["3", "1"], ["c d e"], [0, 0])
 
-    def test_some_questions_keep_their_passages(self):
-        examples = Spans().read(list(random_questions(9)), "made here")
-        few = examples.take(np.array([7, 2]))
-        assert [few.contexts[n] for n in few.where] == [examples.contexts[n] for n in examples.where[[7, 2]]]
-        assert few.answers == [examples.answers[7], examples.answers[2]]
-
     def test_the_number_of_windows_is_estimated(self, encoder):
         inputs = inputs_of(list(random_questions(100)), encoder, 64, 8, 16)
         pieces = int(np.diff(inputs.pieces.bounds).sum())
@@ -212,14 +205,6 @@ class TestTargets:
 
 
 class TestSpelling:
-    def test_the_letters_of_bytes_are_the_librarys(self):
-        letters = tokenizers.pre_tokenizers.ByteLevel.alphabet()
-        assert set(byte_letters()) == set(letters)
-        shown = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str("é☃")
-        assert (
-            "".join(byte_letters()[letter] for piece, _ in shown for letter in piece).encode("latin-1").decode() == "é☃"
-        )
-
     def test_characters_are_those_of_the_library(self, encoder):
         spelling, words = Spelling(encoder.vocabulary), " ".join(row.context for row in random_questions(30)).split()
         for word in [*words, "ÉÉ-1990", "(São)"]:

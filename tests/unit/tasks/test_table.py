@@ -8,7 +8,6 @@ import pytest
 
 from lightning_modules.config import ConfigError
 from lightning_modules.places import project
-from lightning_modules.tasks import TASKS, datasets
 from lightning_modules.tasks.table import walked
 from tests.messages import names
 
@@ -45,11 +44,6 @@ def test_a_new_file_is_a_new_task(package):
     found = package(weather=ROW.format(name="rain"), climate=ROW.format(name="warmth"))
     assert list(found) == ["warmth", "rain"], "in the order of the modules' names"
     assert found["rain"].examples("train").labels.tolist() == [1, 0]
-
-
-def test_every_module_of_data_sets_is_in_the_table():
-    assert list(walked(datasets.__path__, datasets.__name__)) == list(TASKS)
-    assert {"cola", "squad1", "race", "gap", "wnut17", "bigram_shift"} <= TASKS.keys()
 
 
 def test_broken_modules_are_named_all_at_once(package):

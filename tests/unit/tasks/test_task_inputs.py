@@ -11,7 +11,6 @@ from lightning_modules.config import ConfigError
 from lightning_modules.data import Tokenizer
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.data.text.tokenizer import train
-from lightning_modules.tasks import FineTuning
 from lightning_modules.tasks.loader import Batches, InOrder
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.shapes.texts import LABEL, TextExamples, TextInputs, truncated
@@ -132,10 +131,3 @@ class TestBatches:
         for size in (7, 64):
             seen = torch.cat([example.inputs.sample for example in InOrder(inputs, size)])
             assert sorted(seen.tolist()) == list(range(203))
-
-
-def test_a_short_position_table_is_refused():
-    FineTuning(max_length=64).check_length(64)
-    FineTuning(max_length=64).check_length(0)
-    with pytest.raises(ConfigError, match=r"finetuning.max_length 128 is longer than model.max_positions 64"):
-        FineTuning().check_length(64)

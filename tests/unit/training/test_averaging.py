@@ -35,61 +35,6 @@ def awd(tiny):
     return tiny.but(**AWD)
 
 
-def by_hand(start, gradients, rate, decay):
-    """The weights after each step of SGD."""
-    weights, seen = start.clone(), []
-    for gradient in gradients:
-        weights = weights - rate * (gradient + decay * weights)
-        seen.append(weights)
-    return torch.stack(seen)
-
-
-def test_the_mean_has_the_weights_after_the_first_step_too():
-    """The trap: ``torch.optim.ASGD`` leaves them out, with t0 = 0 and lambd = 0 as the released code has them."""
-    gradients = torch.randn(6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    start = torch.ones(3, dtype=torch.float64)
-    seen = by_hand(start, gradients, 0.1, 0.01)
-    ours, theirs = nn.Parameter(start.clone()), nn.Parameter(start.clone())
-    optimizer = torch.optim.SGD([{"params": [ours], "weight_decay": 0.01}], 0.1)
-    other = torch.optim.ASGD([theirs], lr=0.1, lambd=0.0, t0=0.0, weight_decay=0.01)
-    for number, gradient in enumerate(gradients):
-        ours.grad = theirs.grad = gradient
-        optimizer.step()
-        if number >= 2:
-            MeanWeights(optimizer).add()
-            other.step()
-        else:
-            with torch.no_grad():
-                theirs.copy_(seen[number])
-        assert torch.allclose(ours, seen[number])
-    assert torch.allclose(optimizer.state[ours]["mean"], seen[2:].mean(0))
-    assert torch.allclose(other.state[theirs]["ax"], seen[3:].mean(0))
-
-
-def test_weights_and_means_are_exchanged_and_kept():
-    weight, idle = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.ones(2))
-    optimizer = torch.optim.SGD([{"params": [weight, idle], "weight_decay": 0.0}], 1.0)
-    mean = MeanWeights(optimizer)
-    mean.exchange()  # there is nothing to exchange
-    weight.grad = torch.ones(2)
-    mean.begin()
-    for _ in range(2):
-        optimizer.step()
-        mean.add()
-    mean.exchange()
-    assert (weight.tolist(), idle.tolist()) == ([-1.5, -1.5], [1.0, 1.0])
-    mean.exchange()
-    assert weight.tolist() == [-2.0, -2.0]
-    again = torch.optim.SGD([{"params": [weight, idle], "weight_decay": 0.0}], 1.0)
-    again.load_state_dict(copy.deepcopy(optimizer.state_dict()))
-    assert MeanWeights(again).is_begun
-    again.step()
-    MeanWeights(again).add()
-    for _ in range(2):
-        MeanWeights(again).keep()
-        assert weight.tolist() == [-2.0, -2.0]  # the mean of -1, -2 and -3
-
-
 @pytest.mark.parametrize("algorithm", ["adamw", "lamb", "sgd", "adagrad"])
 @pytest.mark.parametrize("corrected", [True, False])
 def test_every_optimiser_has_a_mean_and_goes_on_as_without(algorithm, corrected):

@@ -118,12 +118,6 @@ def test_a_live_curve_is_written_and_moves_no_number(system, tmp_path):
     )
 
 
-def test_nobody_draws_unless_asked(system, tmp_path):
-    fitted(system, tmp_path / "run")
-    assert not list(tmp_path.rglob("metrics.csv"))
-    assert loggers.logger(Execution(), "run", {}) is None
-
-
 @pytest.mark.parametrize(("name", "told"), [("tensorbord", "tensorboard"), ("wandb", "ablations[wandb]")])
 def test_a_logger_that_is_unknown_or_not_installed_is_refused_before_any_run(name, told, monkeypatch):
     monkeypatch.setattr(execution.importlib.util, "find_spec", lambda _: None)

@@ -54,21 +54,6 @@ def test_slanted_rates_are_for_any_number_of_steps(steps):
     assert found[-1] > 1 / 32
 
 
-def test_the_papers_formula_fails_where_ours_does_not():
-    """Howard and Ruder 2018, equation 3, with cut_frac .1 and ratio 32."""
-
-    def published(step, steps):
-        cut = math.floor(steps * 0.1)
-        share = step / cut if step < cut else 1 - (step - cut) / (cut * (1 / 0.1 - 1))
-        return (1 + share * 31) / 32
-
-    with pytest.raises(ZeroDivisionError):
-        published(0, 9)
-    assert 0.01 * published(24, 25) == pytest.approx(-0.00184, abs=5e-6)
-    schedule = Schedule(shape="slanted", warmup_fraction=0.1)
-    assert [schedule.factor(n, 1000) for n in range(1000)] == pytest.approx([published(n, 1000) for n in range(1000)])
-
-
 @pytest.mark.parametrize("steps", STEPS)
 def test_one_cycle_is_fastais(steps):
     schedule = Schedule(shape="one_cycle", ratio=25.0, warmup_fraction=0.3, low_beta1=0.85)

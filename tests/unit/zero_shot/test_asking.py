@@ -318,12 +318,6 @@ def test_scores_are_kept_with_their_weights_and_documents(tmp_path, monkeypatch)
     assert mean == pytest.approx(found.metrics["nats_per_byte"], rel=1e-3)
 
 
-def test_missing_data_are_refused_by_name(tmp_path, monkeypatch):
-    monkeypatch.setenv("ABLATIONS_DATA", str(tmp_path))
-    with pytest.raises(ConfigError, match=naming("LAMBADA", "lambada_test.jsonl")):
-        ZERO_SHOT["lambada"].check()
-
-
 def test_other_texts_than_the_pinned_ones_are_refused(tmp_path, monkeypatch):
     written(tmp_path, monkeypatch, "lambada", json.dumps({"text": "The dog ran home"}))
     path = tmp_path / "lambada" / "lambada_test.jsonl"
