@@ -363,7 +363,7 @@ def _bar(name: str, shown: bool) -> Any:
     with fitting() if shown else Display() as display:
 
         def tell(progress: Any) -> None:
-            left = (time.monotonic() - began) / progress.step * (progress.steps - progress.step)
+            left = (time.monotonic() - began) / max(1, progress.step) * (progress.steps - progress.step)
             display(Event("progress", name, name, 0, 1, 1, left, progress=asdict(progress)))
 
         yield tell
