@@ -65,8 +65,8 @@ def finetune(monkeypatch, tmp_path):
         monkeypatch.setitem(TASKS, name, toy_task(name))
     monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{number:02d}" for number in range(59))]
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
-    config = BertConfig(vocab_size=len(words), max_position_embeddings=24, **sizes)
+    config = BertConfig(vocab_size=len(words), hidden_size=16, num_hidden_layers=2, num_attention_heads=4)
+    config.update({"intermediate_size": 32, "max_position_embeddings": 24})
     BertForMaskedLM(config).save_pretrained(tmp_path / "bert")
     (tmp_path / "bert" / "vocab.txt").write_text("\n".join(words))
     (tmp_path / "home").mkdir()
