@@ -1,7 +1,7 @@
 """One fine-tuning from start to finish: a pretrained system trained on a task, recorded and resumable."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -187,9 +187,11 @@ class FinetuningRun:
         return runs
 
     @property
-    def lineage(self) -> "list[FinetuningRun]":
+    def lineage(self) -> "Iterator[FinetuningRun]":
         """This fine-tuning and those that it descends from."""
-        return [self, *(run for parent in self.parents.values() if parent for run in parent.lineage)]
+        yield self
+        for parent in filter(None, self.parents.values()):
+            yield from parent.lineage
 
     @property
     def _taught_by(self) -> tuple[nn.Module, Head] | None:

@@ -41,6 +41,7 @@ REFUSED = [
     ({"weight_pruning.share": 0.5, "weight_pruning.mask_from": "rtee"}, "Did you mean 'rte'?"),
     ({"distillation.teacher": "{model.num_layers: 2}"}, "finetuning.distillation.teacher.model.num_layers: "),
     ({"distillation.teacher": "{training.stop_after: 2}"}, "finetuning.distillation.teacher.training.stop_after: "),
+    ({"distillation.teacher": "{finetuning.epoch: 2}"}, "finetuning.distillation.teacher.finetuning.epoch: "),
     ({"distillation.teacher": "{task: rtee}"}, "finetuning.distillation.teacher.task: "),
     ({"distillation.unlabelled": "nowhere"}, "nowhere"),
     ({"first": "ohter"}, "Did you mean 'other'?"),
