@@ -217,8 +217,9 @@ def evaluated(request: Request, say: Callable[[str], object] | None = None) -> P
             tuned = checkpoint.trained(encoder_of(run, own / WEIGHTS))
             interop.write(tuned, request.save)
             interop.copy_tokenizer(request.source, request.save)
-            for note in tuned.notes[len(checkpoint.notes) :] if say else ():
-                say(f"{request.save}: {note}")
+            for note in tuned.notes[len(checkpoint.notes) :]:
+                if say:
+                    say(f"{request.save}: {note}")
         if (own / PREDICTIONS).exists():
             kept.mkdir(exist_ok=True)
             os.replace(own / PREDICTIONS, kept / PREDICTIONS)
