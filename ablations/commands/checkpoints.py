@@ -5,10 +5,11 @@ in this project's own loop. Its result is no record, since it belongs to no grid
 """
 
 import json
+import os
 import shutil
 import time
-from collections.abc import Callable
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from lightning_modules.tasks import FineTuning
     from lightning_modules.training.recorder import Fitted
 
-_START = "start.safetensors"
+_START, _FITTED = "start.safetensors", "fitted.json"  # of the checkpoint, and of each fine-tuning, in the work folder
 
 
 def export(
@@ -73,8 +74,7 @@ def exported(prefix: str, folder: Path, results_dir: str | Path | None = None) -
     source = checkpoints.checked(name)
     released = interop.read(source)
     interop.write(replace(released, weights=checkpoint.weights), folder)
-    for file in (file for file in checkpoints.TOKENIZER if (source / file).exists()):
-        shutil.copy(source / file, folder / file)
+    interop.copy_tokenizer(source, folder)
     return checkpoint.notes
 
 
@@ -83,7 +83,6 @@ def _exportable(prefix: str, records: "Records") -> "Run":
     from ablations.inspection.trained import recorded
     from ablations.schema.kinds import KINDS
     from lightning_modules.config import ConfigError
-    from lightning_modules.tasks.reading.layout import LAYOUTS
 
     record = recorded(prefix, records)
     run = record.run()
@@ -91,15 +90,21 @@ def _exportable(prefix: str, records: "Records") -> "Run":
     if run.measuring is not None:
         what = f"a {KINDS[run.kind].noun} on {run.task}"
         raise ConfigError([f"run {run.id} is {what}. Only trainings can be exported.{start}"])
-    if (tuning := run.finetuning) is not None:
-        more = {"features": tuning.features, "bilstm_layers": tuning.bilstm_layers, "window": tuning.window}
-        more |= {f"layout {tuning.layout}": LAYOUTS[tuning.layout].new}
-        if given := [name for name, value in more.items() if value]:
-            what = f"finetuning.{given[0]} gives it weights that transformers has not"
-            raise ConfigError([f"run {run.id} cannot be exported: {what}.{start}"])
+    if run.finetuning is not None and (what := _foreign(run.finetuning)):
+        raise ConfigError([f"run {run.id} cannot be exported: {what}.{start}"])
     if record.outcome != "done":
         raise ConfigError([f"run {run.id} ended as {record.outcome} and left no weights"])
     return run
+
+
+def _foreign(tuning: "FineTuning") -> str:
+    """Which of a fine-tuning's weights transformers has not; empty if it has all but a head's."""
+    from lightning_modules.tasks.reading.layout import LAYOUTS
+
+    more = {"features": tuning.features, "bilstm_layers": tuning.bilstm_layers, "window": tuning.window}
+    more |= {f"layout {tuning.layout}": LAYOUTS[tuning.layout].new}
+    given = [name for name, value in more.items() if value]
+    return f"finetuning.{given[0]} gives it weights that transformers has not" if given else ""
 
 
 def finetune(
@@ -111,13 +116,16 @@ def finetune(
     ] = None,
     scale: Annotated[str, typer.Option("--scale", "-s", help="paper, or smoke: 64 examples once.")] = "paper",
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the result.")] = Path("evaluations"),
+    save: Annotated[
+        Path | None, typer.Option("--save", help="A folder, empty or new, for the fine-tuned model without its head.")
+    ] = None,
     form: As = Format.table,
 ) -> None:
     """Fine-tunes a published checkpoint on a task and prints its scores with those of the baselines."""
     from lightning_modules import files
 
     with reporting_errors():
-        request = Request(source, task, seed, _settings(task, scale, values(change, "--set")), output)
+        request = Request(source, task, seed, _settings(task, scale, values(change, "--set")), output, save)
         with aside(form):
             path = evaluated(request, echo if form is Format.table else None)
         result = json.loads(files.read(path))
@@ -125,7 +133,7 @@ def finetune(
             tell(result, form, "name")
         else:
             listing(_rows(result), form, "metric")
-            echo(f"wrote {path}")
+            echo(f"wrote {path}" if save is None else f"wrote {path} and {save}")
 
 
 def _rows(result: dict[str, Any]) -> list[dict[str, str]]:
@@ -149,7 +157,8 @@ class Request:
         seed: Seed of the head's initialisation, dropout and order.
         settings: The settings of the fine-tuning.
         output: Folder of the result ``<checkpoint>-<task>-<seed>-<digits>.json`` and of a folder of that name for the
-            files of the training.
+            predictions.
+        save: Folder of the fine-tuned model; None keeps it nowhere.
     """
 
     source: Path
@@ -157,10 +166,13 @@ class Request:
     seed: int
     settings: "FineTuning"
     output: Path
+    save: Path | None = None
 
 
 def evaluated(request: Request, say: Callable[[str], object] | None = None) -> Path:
     """Fine-tunes and scores a checkpoint, and resumes an interrupted evaluation; see `evaluate`.
+
+    The fine-tunings whose weights it reads are made first. Only an interruption leaves anything but a whole result.
 
     Args:
         request: The evaluation.
@@ -170,61 +182,135 @@ def evaluated(request: Request, say: Callable[[str], object] | None = None) -> P
         The file of the result.
 
     Raises:
-        ConfigError: If the checkpoint or the task is invalid, or the training diverges.
+        ConfigError: If the checkpoint or the task is invalid, the settings ask for what a checkpoint does not have, or
+            the training diverges.
     """
     from safetensors.torch import save
 
     from ablations.core import provenance
-    from lightning_modules import cached, interop
+    from lightning_modules import NUMERICS, interop
     from lightning_modules.config import identity
+    from lightning_modules.data.text.tokenizer import fingerprint
     from lightning_modules.files import write_atomically
-    from lightning_modules.finetuning.run import FinetuningRun
+    from lightning_modules.finetuning.run import PREDICTIONS, FinetuningRun, encoder_of
     from lightning_modules.tasks import fitting
-    from lightning_modules.training.recorder import CHECKPOINT
     from lightning_modules.training.weights import WEIGHTS
 
     started, code = provenance.now(), {**provenance.code(), "code": provenance.fingerprint()}
+    _check(request)
     checkpoint = interop.read(request.source)
     system = checkpoint.system
     encoder = interop.own_encoder(request.source, checkpoint.family.name, system.data.tokenizer.vocab_size)
-    request.settings.check_length(system.model.longest)
-    fitting.check(system, request.task, request.settings)
+    run = FinetuningRun(system, request.task, request.settings, request.seed, None, encoder)
+    for member in run.lineage:
+        member.settings.check_length(system.model.longest)
+        fitting.check(system, member.task, member.settings)
+        member.parameters_by_part()
     if say:
         for note in checkpoint.notes:
             say(f"{request.source}: {note}")
-    what = _determining(request, encoder.path)
+    what = {"checkpoint": interop.fingerprint(request.source), "tokenizer": fingerprint(encoder.path)}
+    what |= {**_determining(run), "numerics": {room: NUMERICS[room] for room in ("data", "finetune")}}
+    for member in run.lineage:
+        member.prepare()
     name = f"{request.source.resolve().name}-{request.task}-{request.seed}-{identity(what)[:8]}"
-    work = request.output / name
-    work.mkdir(parents=True, exist_ok=True)
-    write_atomically(work / _START, lambda file: file.write(save(dict(checkpoint.weights))))
-    finetuning_run = FinetuningRun(system, request.task, request.settings, request.seed, work / _START, encoder)
-    fitted = _finetuned(finetuning_run, work, name, say is not None)
-    origin = {**code, "device": provenance.device_class(), "started": started}
-    result = {"name": name, "family": checkpoint.family.name, "notes": list(checkpoint.notes), **what, **asdict(fitted)}
-    result["provenance"] = origin | {"finished": provenance.now()}
-    for left in (_START, CHECKPOINT, WEIGHTS):
-        cached.remove(work / left)
-    if not any(work.iterdir()):
-        work.rmdir()
-    return _written(request.output / f"{name}.json", result)
+    work, kept = request.output / f".{name}", request.output / name
+    with _all_or_nothing(work, *filter(None, [request.save])):
+        write_atomically(work / _START, lambda file: file.write(save(dict(checkpoint.weights))))
+        made = _made(run, work, name, say is not None)
+        own = work / _folder(run)
+        if request.save is not None:
+            tuned = checkpoint.trained(encoder_of(run, own / WEIGHTS))
+            interop.write(tuned, request.save)
+            interop.copy_tokenizer(request.source, request.save)
+            for note in tuned.notes[len(checkpoint.notes) :]:
+                if say:
+                    say(f"{request.save}: {note}")
+        if (own / PREDICTIONS).exists():
+            kept.mkdir(exist_ok=True)
+            os.replace(own / PREDICTIONS, kept / PREDICTIONS)
+        origin = {**code, "device": provenance.device_class(), "started": started, "finished": provenance.now()}
+        result = {"name": name, "family": checkpoint.family.name, "notes": list(checkpoint.notes), **what, **made}
+        path = _written(request.output / f"{name}.json", {**result, "provenance": origin})
+    shutil.rmtree(work)
+    return path
 
 
-def _determining(request: Request, tokenizer: Path) -> dict[str, Any]:
-    """Everything that determines the numbers."""
-    from lightning_modules import NUMERICS
-    from lightning_modules.data.text.tokenizer import fingerprint as digest
-    from lightning_modules.interop import fingerprint
-    from lightning_modules.tasks import fingerprint as examples
+def _check(request: Request) -> None:
+    """Refuses what a checkpoint, which is the only pretraining here, has not, and a folder that cannot be saved to."""
+    from lightning_modules.config import ConfigError, Problem
+    from lightning_modules.parents import parts
 
-    return {
-        "checkpoint": fingerprint(request.source),
-        "tokenizer": digest(tokenizer),
-        "task": request.task,
-        "examples": examples(request.task),
-        "seed": request.seed,
-        "finetuning": request.settings.to_dict(),
-        "numerics": {room: NUMERICS[room] for room in ("data", "finetune")},
-    }
+    settings, save, wrong = request.settings, request.save, list[Problem]()
+    described = parts(settings.taught.teacher).system if settings.taught else {}
+    others = [f"distillation.teacher.{path}" for path in described]
+    others += ["weight_pruning.rewind_to"] if settings.masking and settings.masking.rewind_to is not None else []
+    for path in others:
+        text = "asks for another pretraining, and --from gives one, as it ended. Leave it out. A teacher may have a "
+        wrong.append(Problem(f"finetuning.{path}", f"{text}task, a seed, and knobs that start with 'finetuning.'."))
+    if save is not None:
+        if save.exists() and (not save.is_dir() or any(save.iterdir())):
+            wrong.append(Problem("--save", f"{save} exists already and is not an empty folder. Choose another."))
+        if request.output.resolve().is_relative_to(save.resolve()):
+            wrong.append(Problem("--save", f"{save} would hold the results of --output. Choose another."))
+        packed = settings.quantization and f"finetuning.quantization {settings.quantization} is no format of weights"
+        if what := packed or _foreign(settings):
+            wrong.append(Problem("--save", f"{what}. Leave one of the two out."))
+    if wrong:
+        raise ConfigError(wrong)
+
+
+@contextmanager
+def _all_or_nothing(*folders: Path) -> Iterator[None]:
+    """Makes folders. A failure removes them, and what was made to hold them; an interruption leaves all."""
+    new = [place for folder in folders for place in (folder, *folder.parents) if not place.exists()]
+    try:
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except Exception:
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+        for place in new:
+            with suppress(OSError):
+                place.rmdir()
+        raise
+
+
+def _determining(run: "FinetuningRun") -> dict[str, Any]:
+    """Everything but the checkpoint that determines the numbers, those of parents included."""
+    from lightning_modules.tasks import fingerprint, unlabelled
+
+    settings, parents = run.settings, {role: _determining(parent) for role, parent in run.parents.items() if parent}
+    what = {"task": run.task, "examples": fingerprint(run.task), "seed": run.seed, "finetuning": settings.to_dict()}
+    if settings.taught is not None and settings.taught.unlabelled:
+        what["unlabelled"] = unlabelled.fingerprint(settings.taught.unlabelled)
+    return what | ({"parents": parents} if parents else {})
+
+
+def _folder(run: "FinetuningRun") -> str:
+    from lightning_modules.config import identity
+
+    return identity(_determining(run))[:8]
+
+
+def _made(run: "FinetuningRun", work: Path, name: str, shown: bool) -> dict[str, Any]:
+    """What a fine-tuning of the checkpoint found, after those of its parents; one that has ended is not repeated."""
+    from lightning_modules.files import read, write_atomically
+    from lightning_modules.training.weights import WEIGHTS
+
+    weights, folder = dict.fromkeys(run.parents, work / _START), work / _folder(run)
+    found: dict[str, Any] = {}
+    for role, parent in run.parents.items():
+        if parent is not None:
+            found[role] = _determining(parent) | _made(parent, work, f"{name}, {role}: {parent.task}", shown)
+            weights[role] = work / _folder(parent) / WEIGHTS
+    if not (file := folder / _FITTED).exists():
+        folder.mkdir(exist_ok=True)
+        start, mask, teacher = (weights.get(role) for role in ("start", "mask", "teacher"))
+        fitted = asdict(_finetuned(replace(run, weights=start, mask=mask, teacher=teacher), folder, name, shown))
+        write_atomically(file, lambda opened: opened.write(json.dumps(fitted).encode()))
+    return json.loads(read(file)) | ({"parents": found} if found else {})
 
 
 def _written(path: Path, result: dict[str, Any]) -> Path:
@@ -284,7 +370,7 @@ def _bar(name: str, shown: bool) -> Any:
     with fitting() if shown else Display() as display:
 
         def tell(progress: Any) -> None:
-            left = (time.monotonic() - began) / progress.step * (progress.steps - progress.step)
+            left = (time.monotonic() - began) / max(1, progress.step) * (progress.steps - progress.step)
             display(Event("progress", name, name, 0, 1, 1, left, progress=asdict(progress)))
 
         yield tell

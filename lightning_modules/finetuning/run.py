@@ -1,7 +1,7 @@
 """One fine-tuning from start to finish: a pretrained system trained on a task, recorded and resumable."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +25,7 @@ from lightning_modules.finetuning.quantization import Quantized
 from lightning_modules.finetuning.windows import InWindows
 from lightning_modules.layers.bilstm import BiLSTMOnTop
 from lightning_modules.objectives import Objectives
+from lightning_modules.parents import SEED, Role, parts
 from lightning_modules.speed import denormals_as_zero
 from lightning_modules.system import System, parameters_of
 from lightning_modules.tasks import FineTuning, Task, fingerprint, fitting, task_named
@@ -173,6 +174,24 @@ class FinetuningRun:
         if teacher is not None:
             module.teach(TaskTeacher(*teacher))
         return module
+
+    @property
+    def parents(self) -> "dict[Role, FinetuningRun | None]":
+        """The fine-tunings whose weights this one reads, by role, without theirs; None for its pretraining."""
+        runs: dict[Role, FinetuningRun | None] = {}
+        for role, description in self.settings.parents.items():
+            described, seed = parts(description), description.get(SEED, self.seed)
+            task = self.task if described.task is None else described.task
+            settings = self.settings.but(**described.finetuning)
+            runs[role] = FinetuningRun(self.system, task, settings, seed, None, self.encoder) if task else None
+        return runs
+
+    @property
+    def lineage(self) -> "Iterator[FinetuningRun]":
+        """This fine-tuning and those that it descends from."""
+        yield self
+        for parent in filter(None, self.parents.values()):
+            yield from parent.lineage
 
     @property
     def _taught_by(self) -> tuple[nn.Module, Head] | None:
@@ -343,6 +362,19 @@ def finetuned(run: FinetuningRun, weights: Path) -> tuple[nn.Module, Head]:
     if run.settings.quantization is not None:
         backbone = Quantized(backbone)
     return backbone.eval(), head.eval()
+
+
+def encoder_of(run: FinetuningRun, weights: Path) -> dict[str, torch.Tensor]:
+    """The weights of a finished fine-tuning for another to start from: the encoder and, if it reads [CLS], the pooler.
+
+    Args:
+        run: The fine-tuning.
+        weights: The file that `finetune` wrote.
+    """
+    stored = load_weights(weights)
+    pooler = _below(stored, _TASK_POOLER) if run.reading.reader in (None, "first") else {}
+    encoder = {name: tensor for name, tensor in stored.items() if name.startswith(_BACKBONE)}
+    return encoder | {f"{_PRETRAINED_POOLER}{name}": tensor for name, tensor in pooler.items()}
 
 
 def _load(backbone: nn.Module, head: Head, weights: dict[str, torch.Tensor]) -> None:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +71,15 @@ class Checkpoint:
         module.load_state_dict(dict(self.weights), strict=False)
         return module
 
+    def trained(self, weights: Mapping[str, Tensor]) -> "Checkpoint":
+        """The same network with weights of `fit` or `finetune`, without the head of a task."""
+        weights = {name: tensor for name, tensor in weights.items() if not name.startswith("head.")}
+        weights, zeros = _with_all_heads(weights, transformer(self.system))
+        heads = sorted({name.split(".")[1] for name in weights if _foreign(name, self.family)})
+        left = [f"left out, because transformers has no such head: {', '.join(heads)}"] if heads else []
+        left += [f"{zeros} heads that were removed are zeros"] if zeros else []
+        return replace(self, weights=weights, notes=(*self.notes, *left))
+
 
 def read(folder: str | Path) -> Checkpoint:
     """Reads a folder, without its tokenizer.
@@ -125,14 +134,8 @@ def of_run(system: System, weights: Mapping[str, Tensor]) -> Checkpoint:
     Raises:
         ConfigError: With every knob that ``transformers`` does not support.
     """
-    family = family_of(system)
-    weights = {name: tensor for name, tensor in weights.items() if not name.startswith("head.")}
-    weights, zeros = _with_all_heads(weights, transformer(system))
-    heads = sorted({name.split(".")[1] for name in weights if _foreign(name, family)})
-    left = [f"left out, because transformers has no such head: {', '.join(heads)}"] if heads else []
-    left += [f"{zeros} heads that were removed are zeros"] if zeros else []
-    end = Vocabulary.sep if system.format.frame == "document_ends" else None
-    return Checkpoint(family, system, weights, end=end, notes=(*family.differences(system), *left))
+    family, end = family_of(system), Vocabulary.sep if system.format.frame == "document_ends" else None
+    return Checkpoint(family, system, {}, end=end, notes=(*family.differences(system),)).trained(weights)
 
 
 def _with_all_heads(weights: Mapping[str, Tensor], model: Transformer) -> tuple[dict[str, Tensor], int]:

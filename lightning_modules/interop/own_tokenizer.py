@@ -36,6 +36,10 @@ from lightning_modules.places import cache
 
 Frame = Literal["cls_first", "cls_last", "ends"]  # of the texts that a written tokenizer makes
 
+_FILES = (
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt",
+    "vocab.json", "merges.txt",
+)  # fmt: skip
 _LONGEST_WORD = 100  # characters; a longer word is unknown, as in BERT
 _MOST_STEPS, _MOST_GROWTH = 32, 256  # of what happens to a text before its words are encoded; ALBERT has 8 and 128
 
@@ -266,6 +270,13 @@ def _cached(content: str) -> Path:
     name = hashlib.sha256(content.encode()).hexdigest()[:24]
     path = cache() / "tokenizers" / f"own-{name}" / "tokenizer.json"
     return cached.kept(path, lambda file: file.write(content.encode()), lambda path: path)
+
+
+def copy_tokenizer(source: Path, folder: Path) -> None:
+    """Copies the files of a checkpoint's tokenizer to another folder."""
+    for path in (source / name for name in _FILES):
+        if path.exists():
+            _write(folder / path.name, text(path))
 
 
 def write_tokenizer(

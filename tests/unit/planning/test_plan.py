@@ -12,7 +12,6 @@ from ablations.planning.cells import agrees, dimensions
 from ablations.planning.cost import ASSUMED_SPEED, LAUNCH_START, RUN_START
 from ablations.planning.plan import plan
 from ablations.schema.record import Record
-from ablations.schema.run import Run
 from lightning_modules import speed
 from lightning_modules.config import ConfigError, flat
 from lightning_modules.systems import SYSTEMS
