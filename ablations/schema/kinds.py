@@ -179,11 +179,10 @@ def _read(run: Made, watch: Watch) -> "Fitted":
     from lightning_modules.training.weights import keep_weights
 
     started = time.monotonic()
-    module = interop.read(checkpoints.checked(run.system.checkpoint)).build()
-    keep_weights(module, watch.folder)
-    weights = [parameter.detach() for parameter in module.parameters()]
-    size = sum(weight.numel() for weight in weights)
-    square = sum(float(weight.double().square().sum()) for weight in weights) / size
+    released = interop.read(checkpoints.checked(run.system.checkpoint))
+    keep_weights(released.build(), watch.folder)
+    size = sum(weight.numel() for weight in released.weights.values())
+    square = sum(float(weight.double().square().sum()) for weight in released.weights.values()) / size
     cost = {"seconds": time.monotonic() - started, "tokens": 0.0, "flops": 0.0, "parameters": float(size)}
     return Fitted({_SQUARE: square}, cost=cost)
 

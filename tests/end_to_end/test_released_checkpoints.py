@@ -74,6 +74,7 @@ def test_three_families_go_under_two_grids_by_a_row_each(named, tmp_path):
             parents = [run for run in found.runs if run.kind == "checkpoint"]
             assert len(parents) == 1, "it has no seed"
         released, kept = interop.read(tmp_path / name), load_weights(records.weights(parents[0].id))
+        assert records.get(parents[0].id).cost["parameters"] == sum(w.numel() for w in released.weights.values())
         assert all(torch.equal(kept[key], tensor) for key, tensor in released.weights.items())
         tuned = next(run for run in found.runs if run.task)
         exported(tuned.id, tmp_path / f"{name}-tuned", records.folder)

@@ -93,9 +93,11 @@ def holds(measured: Measurements) -> str:
 def _released(system: System) -> str:
     """A released checkpoint in words."""
     row = checkpoints.released(system.checkpoint)
+    parts = system.parameters_by_part().items()
+    known = sum(count for part, count in parts if not part.endswith(" head"))  # it may have come without any
     size = f"{system.model.num_layers} layers of {system.model.hidden_size}"
     trained = f", {row.trained_on}" * bool(row.trained_on)
-    return markdown_text(f"{row.title} ({size}, {quantity(system.parameters())} parameters{trained})")
+    return markdown_text(f"{row.title} ({size}, {quantity(known)} parameters{trained})")
 
 
 def _real(measured: Measurements, cells: Sequence[Cell]) -> str:
