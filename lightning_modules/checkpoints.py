@@ -1,7 +1,7 @@
 """Released checkpoints: pretrained networks of others, each a row of ``checkpoints.yaml``.
 
 A row says all that plans and pages need: settings, digests, source. A run finds the files in ``ABLATIONS_CHECKPOINTS``
-and compares them with the row, so a name stands for the same weights everywhere.
+and compares them with the row, so a name means the same weights everywhere.
 """
 
 import functools
@@ -137,6 +137,6 @@ def checked(name: str) -> Path:
     found = {file: cached.digest(path, home_of(folder)) for file, path in there.items()}
     other = [file for file, digest in row.digests.items() if found.get(file) != digest]
     if other:
-        text = f"{', '.join(other)} in {folder} is not what its row in {FILE} says. Fetch it again, or add it anew"
+        text = f"{', '.join(other)} in {folder} is not what its row in {FILE} says. Fetch it again, or add it by a new name"
         raise ConfigError([Problem(f"checkpoint {name}", text)])
     return folder

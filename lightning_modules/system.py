@@ -70,8 +70,8 @@ class System(Settings):
     evaluation: Evaluation = Evaluation()
     checkpoint: str = field(
         "",
-        "The name of a released checkpoint, which takes the place of the pretraining: no other knob of a system acts, "
-        "but those of the fine-tuning do. By default the system is pretrained here.",
+        "The name of a released checkpoint in the place of the pretraining. No other knob of a system acts then, and "
+        "those of fine-tunings do. By default the system is pretrained here.",
         neutral="",
     )
 
