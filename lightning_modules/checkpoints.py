@@ -137,6 +137,6 @@ def checked(name: str) -> Path:
     found = {file: cached.digest(path, home_of(folder)) for file, path in there.items()}
     other = [file for file, digest in row.digests.items() if found.get(file) != digest]
     if other:
-        text = f"{', '.join(other)} in {folder} is not as its row in {FILE} says. Fetch it again, or add it by a new name"
+        text = f"{', '.join(other)} in {folder} is not as its row in {FILE} says. Fetch it again, or add it by another"
         raise ConfigError([Problem(f"checkpoint {name}", text)])
     return folder
