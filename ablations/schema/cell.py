@@ -42,7 +42,7 @@ class Cell(Trial):
     @property
     def planned(self) -> tuple[Run, ...]:
         """The pretraining of each seed; until the search has chosen, the awaited ones."""
-        return self.runs or tuple(run for run in self.awaited if run.kind == "pretrain")
+        return self.runs or tuple(run for run in self.awaited if not run.task)
 
     @property
     def tasks(self) -> tuple[str, ...]:

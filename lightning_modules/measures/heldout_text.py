@@ -38,6 +38,8 @@ def named(text: list[Any]) -> str:
 
 def targets(system: System) -> tuple[str, ...]:
     """The targets of a system's held-out losses that ask for words of which something is seen."""
+    if system.checkpoint:
+        return ()
     return tuple(name for name in system.heldout_objective.targets if name in _MASKED or name in STEP)
 
 

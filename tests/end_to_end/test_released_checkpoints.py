@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from ablations.commands.checkpoints import exported
 from ablations.commands.cli import app
 from ablations.core.store import Records
+from ablations.pages.publishing import publish
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.running.execute import execute
@@ -73,6 +74,8 @@ def test_three_families_go_under_two_grids_by_a_row_each(named, tmp_path):
             assert execute(found, records, "inline").outcomes.keys() == {"done"}, (name, grid)
             parents = [run for run in found.runs if run.kind == "checkpoint"]
             assert len(parents) == 1, "it has no seed"
+            (records.folder / "bars").mkdir(exist_ok=True)  # of other grids, which ask for held-out words
+            assert "Holds for" in publish("source", found, records)["page"].read_text()
         released, kept = interop.read(tmp_path / name), load_weights(records.weights(parents[0].id))
         assert records.get(parents[0].id).cost["parameters"] == sum(w.numel() for w in released.weights.values())
         assert all(torch.equal(kept[key], tensor) for key, tensor in released.weights.items())
