@@ -304,7 +304,8 @@ class Plan:
             row: dict[str, Any] = {"cell": cell.label, **cell.values}
             row |= {"parameters": cost.parameters, "embeddings": cost.embeddings}
             row |= {"steps": cost.steps, "tokens": cost.tokens, "flops": cost.flops}
-            row |= {"flops a token": cost.flops / cost.tokens, "flops a step": cost.flops / cost.steps}
+            steps, tokens = max(1, cost.steps), max(1, cost.tokens)  # a removal of heads has none
+            row |= {"flops a token": cost.flops / tokens, "flops a step": cost.flops / steps}
             system = cell.planned[0].system
             row |= {"predictions a step": system.predictions_per_step()}
             row |= {"predictions a token": system.predictions_per_token()}

@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
-from lightning_modules import cached, languages
+from lightning_modules import NUMERICS, cached, languages
 from lightning_modules.backbones import BackboneModule
 from lightning_modules.backbones.new_symbols import ExtendedTable
 from lightning_modules.backbones.shapes import undrawn
@@ -26,6 +27,7 @@ from lightning_modules.finetuning.windows import InWindows
 from lightning_modules.layers.bilstm import BiLSTMOnTop
 from lightning_modules.objectives import Objectives
 from lightning_modules.parents import SEED, Role, parts
+from lightning_modules.places import cache
 from lightning_modules.speed import denormals_as_zero
 from lightning_modules.system import System, parameters_of
 from lightning_modules.tasks import FineTuning, Task, fingerprint, fitting, task_named
@@ -473,16 +475,33 @@ def _without_heads(
     on_progress: Callable[[Progress], None],
     stop: Callable[[], bool],
 ) -> Fitted:
-    """Removes heads round by round, scored before the first and after each."""
+    """Removes heads round by round, scored before the first and after each.
+
+    Removals of several shares pass through the same states of one model. The cache keeps the importances and scores of
+    each, so those of a grid cost one curve. FLOPs are those of this removal alone.
+    """
     module, data, batches = run.build(), run.data, run.data.train_dataloader()
     recorder = Recorder(Course(1, 1, int, "dev.", run.settings.precision), folder / CHECKPOINT, on_progress, stop, 0.0)
     lightning, curve = trainer(recorder, folder), dict[str, list[float]]()
     heads, backbone, head = Heads.of(module.backbone), module.backbone, module.head
     epoch = batches.shapes[: batches.each_epoch]
     total, each_pass, passes = heads.count, float(epoch[:, 2].sum()), 0
+    last, device = total - settings.removed(total), lightning.strategy.root_device
+    whole = replace(run, settings=run.settings.but(**{"head_pruning.share": 1.0})).identity()
+    key = identity([whole, NUMERICS["finetune"], device.type])
+
+    def once(name: str, compute: Callable[[], Any]) -> Any:
+        path = cache() / "heads" / key[:24] / f"{name}-{heads.count}.json"
+        if (found := cached.recalled(path, key)) is None:
+            cached.remember(path, key, found := compute())
+        return found
+
+    def scored_now() -> dict[str, float]:
+        return dict(lightning.validate(module, data, verbose=False)[0])
 
     def measure(rounds: int) -> None:
-        (scores,) = lightning.validate(module, data, verbose=False)
+        scores = scored_now() if heads.count == last else once("scores", scored_now)
+        once("scores", lambda: scores)
         point = {"step": float(rounds), "tokens": passes * each_pass, "dev.heads": float(heads.count), **scores}
         for name, value in point.items():
             curve.setdefault(name if name in ("step", "tokens") else _named(name, run.task), []).append(value)
@@ -494,9 +513,13 @@ def _without_heads(
     def importance() -> list[torch.Tensor]:
         nonlocal passes
         passes += 1
-        device, items = lightning.strategy.root_device, data.shown("train")
+        return [torch.tensor(layer, dtype=torch.float64) for layer in once("importances", important)]
+
+    def important() -> list[list[float]]:
+        items = data.shown("train")
         shown = (items.batch(numbers).to(device) for numbers in batches.epoch(0))
-        return importances(backbone.to(device).eval(), head.to(device).eval(), shown, items.sizes.shape[1])
+        found = importances(backbone.to(device).eval(), head.to(device).eval(), shown, items.sizes.shape[1])
+        return [layer.tolist() for layer in found]
 
     with denormals_as_zero():
         measure(0)

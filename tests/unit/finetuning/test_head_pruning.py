@@ -208,6 +208,29 @@ def test_the_curve_begins_at_the_whole_model_and_ends_at_the_score(tuned, tmp_pa
     assert fitted.examples.keys() == whole.examples.keys()
 
 
+@pytest.mark.parametrize("order", ["importance", "random"])
+def test_removals_of_several_shares_cost_one_curve_and_have_the_numbers_of_each_alone(
+    tuned, tmp_path, monkeypatch, order
+):
+    system, weights = tuned()
+    passes, shares = [], (0.25, 0.5, 0.75, 1.0)
+    monkeypatch.setattr(
+        "lightning_modules.finetuning.run.importances", lambda *given: passes.append(0) or importances(*given)
+    )
+
+    def removed(share, cache):
+        monkeypatch.setenv("ABLATIONS_CACHE", str(tmp_path / cache))
+        fitted = finetune(tuning(system, weights, **removal(share, order)), tmp_path / f"{cache} {share}")
+        file = (tmp_path / f"{cache} {share}" / WEIGHTS).read_bytes()
+        cost = {name: value for name, value in fitted.cost.items() if "second" not in name}
+        return fitted.metrics, fitted.curve, fitted.examples, cost, file
+
+    together = [removed(share, "shared") for share in shares]
+    spent = len(passes)
+    assert together == [removed(share, f"alone {share}") for share in shares]
+    assert (spent, len(passes) - spent) == ((8, 20) if order == "importance" else (0, 0)), "of 8 heads"
+
+
 def test_an_interrupted_removal_made_again_is_the_same(tuned, tmp_path):
     system, weights = tuned()
     run = tuning(system, weights, **removal(0.5))
