@@ -299,7 +299,7 @@ class Plan:
         rows = []
         for cell in counted(self.cells, "counting FLOPs"):
             cost = self._of_seed(cell)
-            states = Counter(self.states[run.id] for run in cell.work)
+            states = Counter(self.states[run_id] for run_id in {run.id: run for run in cell.work})
             states |= Counter({"to follow": len(cell.awaited)} if cell.awaited else {})
             row: dict[str, Any] = {"cell": cell.label, **cell.values}
             row |= {"parameters": cost.parameters, "embeddings": cost.embeddings}
