@@ -67,13 +67,14 @@ def exported(prefix: str, folder: Path, results_dir: str | Path | None = None) -
                 f"`--results-dir OTHER`, or delete {records.path(run.id)} and run its grid"
             ]
         )
-    checkpoint = interop.of_run(run.system, load_weights(weights))
+    system = run.finetuning.cut(run.system) if run.finetuning else run.system
+    checkpoint = interop.of_run(system, load_weights(weights))
     if not (name := run.system.checkpoint):
         interop.write(checkpoint, folder, tokenizer(run, records))
         return checkpoint.notes
     source = checkpoints.checked(name)
     released = interop.read(source)
-    interop.write(replace(released, weights=checkpoint.weights), folder)
+    interop.write(replace(released, system=system, weights=checkpoint.weights), folder)
     interop.copy_tokenizer(source, folder)
     return checkpoint.notes
 

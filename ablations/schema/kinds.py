@@ -250,7 +250,7 @@ def _settled_finetuning(run: Made) -> dict[str, FineTuning | None]:
     These are a reader that would be chosen anyway, a transfer of all layers, and the name of the task itself.
     """
     tuning, model = run.finetuning, run.system.model
-    if tuning is not None and tuning.layers_transferred == model.depth:
+    if tuning is not None and tuning.layers_transferred == tuning.cut(run.system).model.depth:
         tuning = tuning.model_copy(update={"layers_transferred": None})
     if tuning is not None and tuning.masking is not None and tuning.masking.mask_from == run.task:
         tuning = tuning.but(**{"weight_pruning.mask_from": "task"})

@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from lightning_modules import NUMERICS, cached, languages
-from lightning_modules.backbones import BackboneModule
+from lightning_modules.backbones import BackboneModule, Transformer
+from lightning_modules.backbones.chosen_layers import chosen_layers
 from lightning_modules.backbones.new_symbols import ExtendedTable
 from lightning_modules.backbones.shapes import undrawn
 from lightning_modules.config import ConfigError, Problem, flat, identity
@@ -275,7 +276,7 @@ class FinetuningRun:
             raise ConfigError(
                 [f"finetuning.from_scratch starts from random weights, but {self.weights} is given. Use one of them."]
             )
-        model = system.model
+        model = settings.cut(system).model
         if settings.encoder_dropout is not None:
             model = model.but(**dict.fromkeys(model.dropouts, settings.encoder_dropout))
         with torch.random.fork_rng(devices=[]):
@@ -300,7 +301,11 @@ class FinetuningRun:
         if self.weights is not None and is_tuned:
             _load(backbone, head, load_weights(self.weights))
         elif self.weights is not None:
-            weights = load_weights(self.weights)
+            weights, whole = load_weights(self.weights), system.model
+            if settings.layers_kept is not None and not settings.first:  # a first task has trained these layers
+                assert isinstance(whole, Transformer), "`tasks.fitting` refuses others"
+                own = [f"{_BACKBONE}{name}" for name in encoder.state_dict()]
+                weights = chosen_layers(weights, settings.layers_kept, whole, own)
             encoder.load_state_dict(self._transferred(_below(weights, _BACKBONE), encoder))
             pooler = self._pooler(weights)
             if pooler and not settings.bilstm_layers and (features is None or features.untouched):
@@ -334,7 +339,7 @@ class FinetuningRun:
     def _layers_transferred(self) -> int | None:
         """Layers whose weights are transferred, if not all are; then what is above the last layer is not."""
         count = self.settings.layers_transferred
-        return None if count == self.system.model.depth else count
+        return None if count == self.settings.cut(self.system).model.depth else count
 
     def _pooler(self, weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """The pooler among the weights: of a task before this one, or of pretraining, which read one position."""

@@ -1,6 +1,7 @@
 """Whether a fine-tuning fits its task and the model that it starts from; known before anything is loaded."""
 
 from lightning_modules import languages
+from lightning_modules.backbones import Transformer
 from lightning_modules.batch import RECURRENT_STATES, SOURCE
 from lightning_modules.config import ConfigError, Problem, did_you_mean, diff
 from lightning_modules.parents import OF_TASK, SEED, parts, wrong_seed
@@ -31,6 +32,9 @@ def check(system: System, task: str, settings: FineTuning) -> None:
         kind = system.model.get("kind")
         text = f"reads one sequence, and model.kind {kind} reads a source and a target: choose another model"
         raise ConfigError([Problem(f"finetuning.{task}", text)])
+    if text := _cut(system, settings):
+        raise ConfigError([Problem("finetuning.layers_kept", text)])
+    whole, system = system, settings.cut(system)
     other = settings.masking.mask_task if settings.masking else ""
     wrong = [_layout(name, settings) for name in (task, settings.first, other) if name]
     wrong += [_segments(system, settings), _language_model(system, settings), _transferred(system, settings)]
@@ -45,12 +49,22 @@ def check(system: System, task: str, settings: FineTuning) -> None:
         _quantized(system, settings),
     ]
     found = [Problem(f"finetuning.{path}", text) for path, text in filter(None, wrong)]
-    found += _taught(system, task, settings)
+    found += _taught(whole, task, settings)
     found += [
         Problem("model.languages", text) for name in (task, settings.first) if name and (text := _foreign(system, name))
     ]
     if found:
         raise ConfigError(found)
+
+
+def _cut(system: System, settings: FineTuning) -> str:
+    """Why a model has no such layers to keep; empty if it has."""
+    model, kept = system.model, settings.layers_kept or ()
+    if kept and not isinstance(model, Transformer):
+        return f"cuts layers out of a transformer, and this model is {model.described}: leave it out"
+    if absent := [layer for layer in kept if not 0 <= layer < model.depth]:
+        return f"has {', '.join(map(str, absent))}, and the model has the layers 0 to {model.depth - 1}"
+    return ""
 
 
 def _foreign(system: System, task: str) -> str:

@@ -8,7 +8,7 @@ from lightning_modules.batch import Direction
 from lightning_modules.config import ConfigError, Problem, Settings, knob
 from lightning_modules.data.word_vectors import WordVectors
 from lightning_modules.objectives import LanguageModel
-from lightning_modules.parents import ALONE, OF_TASK, Role, parts
+from lightning_modules.parents import ALONE, OF_TASK, Role, parts, replaced
 from lightning_modules.tasks.distillation import TaskDistillation
 from lightning_modules.tasks.reading.layout import LAYOUTS, LayoutName
 from lightning_modules.tasks.reading.text_vectors import FOLDED, ReaderName
@@ -357,6 +357,13 @@ class FineTuning(Settings):
         "(Liu et al. 2019, section 5.1).",
         neutral=None,
     )
+    layers_kept: tuple[int, ...] | None = knob(
+        None,
+        "Layers of the pretrained encoder that are kept, from 0: a student cut out of it, as DistilBERT is. By default "
+        "all. Needs a transformer.",
+        neutral=None,
+        min_length=1,
+    )
     layers_transferred: int | None = knob(
         None,
         "Layers that start from pretrained weights, counted from the first: the embeddings and these. Those above and "
@@ -462,6 +469,11 @@ class FineTuning(Settings):
     precision: Literal["fp32", "bf16"] = knob("bf16", "fp32, or bf16 for bfloat16 autocast over fp32 weights.")
     optimizer: Optimizer = knob(Optimizer(peak_lr=2e-5), "The optimiser. Its moments start from zero.")
     schedule: Schedule = knob(Schedule(warmup_fraction=0.1), "The learning rate over all epochs.")
+
+    def cut(self, system: "System") -> "System":
+        """The pretrained system with the layers that are kept."""
+        kept = self.layers_kept
+        return system if kept is None else replaced(system, "model", system.model.but(num_layers=len(kept)))
 
     @property
     def keeps_weights(self) -> bool:
@@ -643,6 +655,7 @@ class FineTuning(Settings):
             "from_scratch": self.from_scratch,
             "first": self.first,
             "layers_transferred": self.layers_transferred is not None,
+            "layers_kept": self.layers_kept is not None,
             "window": self.window is not None,
             "bilstm_layers": self.bilstm_layers,
         }
@@ -710,7 +723,7 @@ class FineTuning(Settings):
             length: Positions of the sequence.
             passes: How often each sequence is presented in total.
         """
-        model = system.model
+        model = self.cut(system).model
         forward = model.flops_per_sequence(length, memory=0)
         above = _bilstm_flops(model.width, model.width // 2, self.bilstm_layers, length)
         if lm := self.language_model(system):
@@ -731,7 +744,7 @@ class FineTuning(Settings):
         """
         if (teacher := self.teacher_of(system, "")) is None:
             return 0.0
-        model = teacher[0].model
+        model = teacher[2].cut(teacher[0]).model
         above = _bilstm_flops(model.width, model.width // 2, teacher[2].bilstm_layers, length)
         return model.flops_per_sequence(length, memory=0) + above
 

@@ -39,7 +39,7 @@ def expected_work(system: System, name: str, settings: FineTuning) -> tuple[int,
     if not settings.trains:
         steps, passes = 0, 0
     if settings.quantization is None and settings.removal is not None:
-        passes = settings.removal.passes(system.model.total_heads)
+        passes = settings.removal.passes(settings.cut(system).model.total_heads)
     presented = passes * items * shape.rows_of(settings)
     flops = presented * (settings.flops_per_sequence(system, length, passes) + settings.teacher_flops(system, length))
     return steps, round(presented * length), flops

@@ -19,6 +19,7 @@ from ablations.running.execute import execute
 from lightning_modules import checkpoints, interop
 from lightning_modules.batch import Example, Tokens
 from lightning_modules.config import ConfigError
+from lightning_modules.finetuning.run import FinetuningRun
 from lightning_modules.training.weights import load_weights
 
 LETTERS = tokenizers.pre_tokenizers.ByteLevel.alphabet()
@@ -51,7 +52,8 @@ def folder_of(family, place):
 @pytest.fixture
 def named(tmp_path, monkeypatch):
     """The names of three checkpoints, given by the command."""
-    monkeypatch.setattr(checkpoints, "files", lambda: [tmp_path / "checkpoints.yaml"])
+    ours = checkpoints.files()
+    monkeypatch.setattr(checkpoints, "files", lambda: [*ours, tmp_path / "checkpoints.yaml"])
     monkeypatch.setenv(checkpoints.HOME, str(tmp_path))
     for family in ("bert", "roberta", "albert"):
         words = ["data", "add-checkpoint", str(folder_of(family, tmp_path / family))]
@@ -75,7 +77,8 @@ def test_three_families_go_under_two_grids_by_a_row_each(named, tmp_path):
             parents = [run for run in found.runs if run.kind == "checkpoint"]
             assert len(parents) == 1, "it has no seed"
             (records.folder / "bars").mkdir(exist_ok=True)  # of other grids, which ask for held-out words
-            assert "Holds for" in publish("source", found, records)["page"].read_text()
+            page = next(path for path in publish(grid, found, records).values() if path.name == "README.md")
+            assert f"**Holds for** {name} (2 layers of 16" in page.read_text()
         released, kept = interop.read(tmp_path / name), load_weights(records.weights(parents[0].id))
         assert records.get(parents[0].id).cost["parameters"] == sum(w.numel() for w in released.weights.values())
         assert all(torch.equal(kept[key], tensor) for key, tensor in released.weights.items())
@@ -120,7 +123,7 @@ def test_what_a_checkpoint_cannot_be_asked_is_refused_by_name(named, tmp_path, m
     assert not wrong
     found = planned("head_pruning", "bert", records)
     (tmp_path / "bert" / "vocab.txt").write_text("[PAD]\n")
-    with pytest.raises(ConfigError, match=r"vocab.txt in .* is not what its row"):
+    with pytest.raises(ConfigError, match=r"vocab.txt in .* is not as its row"):
         execute(found, records, "inline")
     monkeypatch.setenv(checkpoints.HOME, str(tmp_path / "elsewhere"))
     with pytest.raises(ConfigError, match="there is no bert in ABLATIONS_CHECKPOINTS"):
@@ -134,3 +137,24 @@ def test_the_files_of_a_checkpoint_are_part_of_what_a_run_is(named, tmp_path):
     rows.write_text(rows.read_text().replace(checkpoints.known()["bert"].digests["vocab.txt"], "f" * 64))
     after = planned("head_pruning", "bert", None)
     assert not {run.id for run in before.runs} & {run.id for run in after.runs}
+
+
+def test_a_student_is_cut_out_of_a_checkpoint_and_taught_by_all_of_it(named, tmp_path):
+    records = Records(tmp_path / "results")
+    teacher = {"finetuning.layers_kept": None}
+    cut = {"finetuning.layers_kept": [1], "finetuning.distillation.weight": 0.5}
+    found = planned("fine_tuning_stability", "bert", records, **cut, **{"finetuning.distillation.teacher": teacher})
+    student = next(run for run in found.runs if run.finetuning and run.finetuning.taught)
+    assert student.by_role["teacher"].finetuning.layers_kept is None
+    assert execute(found, records, "inline").outcomes.keys() == {"done"}
+    weights = {role: load_weights(records.weights(parent.id)) for role, parent in student.by_role.items()}
+    parts = FinetuningRun(
+        student.system, student.task, student.finetuning, 0, records.weights(student.by_role["start"].id)
+    )
+    backbone, _ = parts.networks()
+    for name, tensor in backbone.state_dict().items():
+        assert torch.equal(tensor, weights["start"][f"backbone.{name.replace('blocks.0.', 'blocks.1.')}"]), name
+    counts = {run.id: records.get(run.id).cost["flops"] for run in (student, student.by_role["teacher"])}
+    assert len(set(counts.values())) == 2
+    with pytest.raises(ConfigError, match="has 2, and the model has the layers 0 to 1"):
+        planned("fine_tuning_stability", "bert", records, **{"finetuning.layers_kept": [0, 2]})

@@ -36,6 +36,7 @@ ROWS = {
     "model.direction": ("both", "left_to_right"),
     "model.max_positions": (16, 32),
     "model.segment_types": (0, 2),
+    "checkpoint": None,  # no other knob acts then: tests/end_to_end/test_released_checkpoints.py
     "model.languages": None,  # of text in several languages: tests/identities/test_several_languages.py
     "model.embedding_dropout": (0.1, 0.0),
     "model.dropout": (0.1, 0.0),
