@@ -68,13 +68,13 @@ def exported(prefix: str, folder: Path, results_dir: str | Path | None = None) -
             ]
         )
     system = run.finetuning.cut(run.system) if run.finetuning else run.system
-    checkpoint = interop.of_run(system, load_weights(weights))
     if not (name := run.system.checkpoint):
+        checkpoint = interop.of_run(system, load_weights(weights))
         interop.write(checkpoint, folder, tokenizer(run, records))
         return checkpoint.notes
     source = checkpoints.checked(name)
-    released = interop.read(source)
-    interop.write(replace(released, system=system, weights=checkpoint.weights), folder)
+    checkpoint = interop.read(source).trained(load_weights(weights), system)
+    interop.write(checkpoint, folder)
     interop.copy_tokenizer(source, folder)
     return checkpoint.notes
 
@@ -221,7 +221,7 @@ def evaluated(request: Request, say: Callable[[str], object] | None = None) -> P
         made = _made(run, work, name, say is not None)
         own = work / _folder(run)
         if request.save is not None:
-            tuned = checkpoint.trained(encoder_of(run, own / WEIGHTS))
+            tuned = checkpoint.trained(encoder_of(run, own / WEIGHTS), request.settings.cut(system))
             interop.write(tuned, request.save)
             interop.copy_tokenizer(request.source, request.save)
             for note in tuned.notes[len(checkpoint.notes) :]:

@@ -71,14 +71,19 @@ class Checkpoint:
         module.load_state_dict(dict(self.weights), strict=False)
         return module
 
-    def trained(self, weights: Mapping[str, Tensor]) -> "Checkpoint":
-        """The same network with weights of `fit` or `finetune`, without the head of a task."""
+    def trained(self, weights: Mapping[str, Tensor], system: System) -> "Checkpoint":
+        """The network with weights of `fit` or `finetune`, without the head of a task.
+
+        Args:
+            weights: The weights.
+            system: The system of this checkpoint, with the layers that are kept.
+        """
         weights = {name: tensor for name, tensor in weights.items() if not name.startswith("head.")}
-        weights, zeros = _with_all_heads(weights, transformer(self.system))
+        weights, zeros = _with_all_heads(weights, transformer(system))
         heads = sorted({name.split(".")[1] for name in weights if _foreign(name, self.family)})
         left = [f"left out, because transformers has no such head: {', '.join(heads)}"] if heads else []
         left += [f"{zeros} heads that were removed are zeros"] if zeros else []
-        return replace(self, weights=weights, notes=(*self.notes, *left))
+        return replace(self, system=system, weights=weights, notes=(*self.notes, *left))
 
 
 def read(folder: str | Path) -> Checkpoint:
@@ -135,7 +140,7 @@ def of_run(system: System, weights: Mapping[str, Tensor]) -> Checkpoint:
         ConfigError: With every knob that ``transformers`` does not support.
     """
     family, end = family_of(system), Vocabulary.sep if system.format.frame == "document_ends" else None
-    return Checkpoint(family, system, {}, end=end, notes=(*family.differences(system),)).trained(weights)
+    return Checkpoint(family, system, {}, end=end, notes=(*family.differences(system),)).trained(weights, system)
 
 
 def _with_all_heads(weights: Mapping[str, Tensor], model: Transformer) -> tuple[dict[str, Tensor], int]:
