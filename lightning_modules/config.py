@@ -25,7 +25,6 @@ def knob(default: Any, doc: str, *, neutral: Any = _ABSENT, **constraints: Any) 
     """A field of a settings class.
 
     Args:
-        default: The default value.
         doc: One sentence, with the unit, for ``ablations params`` and the documentation.
         neutral: The value without effect. A field at its neutral value is left out of the identity of a run, so
             that a new knob keeps earlier records valid. Never change it.

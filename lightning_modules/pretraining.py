@@ -79,7 +79,6 @@ def fit(
     Writes the weights to ``folder``. Of several processes that share it (`ranks.join`) each calls it; rank 0 measures.
 
     Args:
-        system: The system to train.
         seed: Determines initialisation, dropout, data order and corruption.
         folder: Folder of checkpoint and weights.
         start: Weights of the run that this one starts from (`System.ancestor`): of a shallower one, which are stacked,
@@ -169,7 +168,6 @@ def _begin(module: Pretrain, system: System, start: Path | None, teacher: Path |
 
 
 def _teacher(system: System, weights: Path | None) -> Pretrain:
-    """The trained model of a system."""
     if weights is None:
         text = "needs the weights of a finished pretraining: pass them as `teacher`"
         raise ConfigError([Problem("objectives.distillation.teacher", text)])
@@ -181,7 +179,6 @@ def _teacher(system: System, weights: Path | None) -> Pretrain:
 def _finish(
     fitted: Fitted, module: Pretrain, data: PretrainingData, system: System, seed: int, stop: Callable[[], bool]
 ) -> None:
-    """Adds what is measured at the end."""
     _measure_once(fitted, module, data, system)
     if system.evaluation.translations:
         _translate(fitted, module, data, system)

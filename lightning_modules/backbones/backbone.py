@@ -65,7 +65,6 @@ class BackboneModule(nn.Module, ABC):
         gradients stop is the model's business.
 
         Args:
-            rows: Of each batch.
             device: Of the carry; by default that of the word embeddings.
         """
         return None
@@ -164,7 +163,6 @@ class Backbone(Settings, ABC):
         """FLOPs of the matrix products of one forward pass over one sequence; without elementwise operations.
 
         Args:
-            length: Positions.
             queries: Rows of its query stream, if it has one.
             memory: Positions before them that it remembers, if it has a memory; by default as many as in pretraining.
         """
@@ -196,8 +194,6 @@ def only(model: Backbone, kind: type[_Kind], what: str) -> _Kind:
     """The settings of an encoder where one kind alone will do.
 
     Args:
-        model: The settings.
-        kind: Their class.
         what: What asks for it, as the subject of the refusal.
 
     Raises:

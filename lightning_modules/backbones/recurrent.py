@@ -300,9 +300,6 @@ class _Layer(nn.LSTM):
     reaches it. The gradient reaches the weights themselves, which stay parameters of the layer.
 
     Args:
-        inputs: Width of what it reads.
-        size: Its units.
-        weight_dropout: The share.
         cells: Cells, if its units are projections of them.
 
     Attributes:
@@ -332,7 +329,6 @@ class _Layer(nn.LSTM):
         """The output after each position, and the state after the last one of each row.
 
         Args:
-            x: What it reads.
             before: The state before the first position; by default zeros.
             sizes: The positions of each row that it reads, the first ones; by default all.
         """
@@ -431,7 +427,6 @@ class RecurrentEncoder(BackboneModule):
         """The layers over what the first one reads, and for each stack the state of each layer after the rows.
 
         Args:
-            x: What the first layer reads.
             real: Which of it is no padding.
             before: For each stack the state of each layer before the rows; zeros with None.
             ends: Whether the states are those after the last position that is no padding. Then there is no None.
@@ -474,8 +469,6 @@ class RecurrentEncoder(BackboneModule):
 
         Args:
             carry: The states after the batch before; zeros by default.
-            rows: Rows of the next batch.
-            device: Of the states.
         """
         if carry is None or len(carry.stacks[0][0][0]) < rows:
             return StackStates(tuple(self.zeros(rows, device) for _ in self.stacks))

@@ -120,14 +120,12 @@ def _made(kind: str, settings: StackSettings) -> SubLayer:
 
 
 def _clustered(settings: StackSettings, vocab_size: int) -> ClusteredTable | None:
-    """The word embeddings of a model with several widths of them."""
     if settings.embedding_divisor == 1:
         return None
     return ClusteredTable(vocab_size, settings.table_width, settings.embedding_cutoffs, settings.embedding_divisor)
 
 
 def _relation(settings: StackSettings) -> Relation | None:
-    """What a layer adds to its scores."""
     heads, size = settings.heads, settings.hidden_size // settings.heads
     own = _query_biases(settings) if settings.query_biases == "layer" else None
     if settings.positions == "relative":
@@ -352,7 +350,6 @@ class TransformerEncoder(BackboneModule):
     def _distances(
         self, example: Example, before: _Before, place: Int[Tensor, "#b t"], attended: Int[Tensor, "#b s"]
     ) -> Distances | None:
-        """What layers that attend by distance read."""
         if not self.by_distance:
             return None
         alone = before is None and example.inputs.positions is None
@@ -362,13 +359,11 @@ class TransformerEncoder(BackboneModule):
         return Distances.between(place, attended, self.direction, self.clamp_length)
 
     def _waves(self, distances: Distances | None, x: Float[Tensor, "b t d"]) -> Float[Tensor, "n d"] | None:
-        """The sinusoids of the distances."""
         if distances is None or self.waves_dropout is None:
             return None
         return self.waves_dropout(waves(distances.each, x.shape[2], x.dtype))
 
     def _rotation(self, positions: Int[Tensor, "#b t"], x: Float[Tensor, "b _ d"]) -> Rotation | None:
-        """The rotation of queries or keys in every layer."""
         if self.rotary_size is None:
             return None
         return rotation(positions, self.rotary_size, self.key_width, _precision(x))

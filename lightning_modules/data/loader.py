@@ -39,7 +39,6 @@ class PretrainingData(pl.LightningDataModule):
 
     Attributes:
         data: Corpora and tokenizer.
-        format: The input format.
         seed: Determines order and corruption.
         steps: Optimiser steps.
         batch_size: Sequences per optimiser step, over all ranks and micro-batches.
@@ -211,7 +210,6 @@ class PretrainingData(pl.LightningDataModule):
 
         Args:
             count: Maximum number of rows.
-            prepare: Makes the examples.
 
         Raises:
             ConfigError: When the held-out text has no pair.
@@ -291,10 +289,6 @@ class PretrainingData(pl.LightningDataModule):
 
     def pair_scores(self, negatives: Negatives, count: int) -> dict[str, pair_methods.Score]:
         """The scores on `heldout_pairs` of simple methods that learn from training pairs of the same construction.
-
-        Args:
-            negatives: The kind of negatives.
-            count: Maximum number of held-out pairs.
 
         Raises:
             ConfigError: When either text has no such pair.

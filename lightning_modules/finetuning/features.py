@@ -40,7 +40,6 @@ class FrozenFeatures(nn.Module):
     Args:
         encoder: The backbone to freeze. It is not a submodule: optimisers, checkpoints and parameter counts exclude
             it, and it moves to a device when it is first used there.
-        model: Its settings.
         settings: The layers to read and the BiLSTM.
 
     Attributes:
@@ -138,7 +137,6 @@ class Kept:
     encoder's inputs and of the layers; the first batch writes the file if it does not exist.
 
     Args:
-        inputs: The items.
         frozen: Builds the module that computes the features.
     """
 

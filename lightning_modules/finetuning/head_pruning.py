@@ -85,7 +85,6 @@ class Heads:
     """The heads of a backbone, of which some are left.
 
     Attributes:
-        backbone: The backbone.
         left: The numbers of the heads left in each layer, as they were numbered at first.
     """
 
@@ -128,8 +127,6 @@ def removals(
     again before each round, on the model that is left.
 
     Args:
-        heads: All heads of the model.
-        settings: How many are removed, in which order.
         seed: Determines a random order.
         importance: Computes that of the heads left.
     """

@@ -85,11 +85,8 @@ def generate(
     """What a model writes after each prompt.
 
     Args:
-        model: The language model.
         prompts: Token ids, the model's start tokens included.
-        sampling: How tokens are chosen.
         new_tokens: Tokens to write after each prompt, at most.
-        seed: Of the draws.
         cached: Whether a token is computed from a carry of those before rather than from all of them again. This gives
             the same tokens but for rounding. By default it is so where the model has a carry.
         on_progress: Called after each token of a batch with the tokens that are done and their number, at most.

@@ -65,7 +65,6 @@ def log_probabilities(
     """The log-probability of every token of a row after the first, given all before it.
 
     Args:
-        model: The language model.
         rows: Token ids, the model's start tokens included.
         windows: How longer rows than the model can read are read; by default they are refused.
         batch_tokens: Positions of a forward pass, padding included.
@@ -91,7 +90,6 @@ def continuations(
     """The log-probabilities of the tokens of an option after its prompt, for each pair of them.
 
     Args:
-        model: The language model.
         prompts: Token ids of a prompt for each option, the model's start tokens included; never empty.
         options: Token ids of the options; never empty.
         windows: As in `log_probabilities`; an option of at most ``stride`` tokens is read in one window, which ends
@@ -210,7 +208,6 @@ def scored(
     """What a model says of the options of each prompt; `SCORES` holds ways to compare them.
 
     Args:
-        model: The language model.
         prompts: The prompts; an empty one is the model's start tokens.
         options: The options of each prompt.
         neutral: The prompt of unconditional probabilities. None where these are not requested.

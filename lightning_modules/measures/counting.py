@@ -90,7 +90,6 @@ class _Method:
         """Nats a word, and what was fitted for each fold.
 
         Args:
-            text: What is counted.
             known: Whose discounts are taken as they are.
         """
         fits, nats = [], 0.0

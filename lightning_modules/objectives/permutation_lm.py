@@ -200,8 +200,6 @@ def orders(chosen: np.ndarray, special: np.ndarray, draws: Draws) -> np.ndarray:
 
     Args:
         chosen: The targets ``[b t]``.
-        special: The special pieces ``[b t]``.
-        draws: The noise of the batch.
     """
     ordered = chosen | special
     uniform = np.where(ordered, draws.uniform("order", chosen.shape[1]), 2.0)
@@ -229,7 +227,6 @@ def asked(
     """The example with targets, queries and visibility for one order; runs on the CPU.
 
     Args:
-        example: Rows of text.
         chosen: The targets ``[b t]``.
         order: Ranks of targets and of what else is hidden from the context, as `orders` gives them.
         names: The targets to add: in the order, or alone.

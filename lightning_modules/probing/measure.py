@@ -73,12 +73,7 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """A probe with its examples.
-
-    Attributes:
-        probe: The probe.
-        parts: Its examples.
-    """
+    """A probe with its examples."""
 
     probe: Probe
     parts: Parts
@@ -114,7 +109,6 @@ def probe(
     """The scores of a pretrained encoder on the probes of its system's evaluation that its text gives examples for.
 
     Args:
-        system: The system.
         seed: The seed of its initial weights, which are the control.
         backbone: The trained encoder; it is not changed.
         device: Where it is.

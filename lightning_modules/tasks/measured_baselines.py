@@ -22,7 +22,6 @@ def baselines(name: str, share: float | None = None) -> dict[str, dict[str, floa
     those of the shape, see `Shape.baselines`.
 
     Args:
-        name: The task.
         share: That of the training examples that is scored in place of the dev examples; the baselines learn from the
             rest.
     """
@@ -41,7 +40,6 @@ def with_same_labels(name: str, share: float | None, count: int | None, seed: in
     Compared with 1,000 labels, the score of a method that learned from all 67,349 says little.
 
     Args:
-        name: The task.
         share: See `baselines`.
         count: The number of labels; None for all.
         seed: That of the fine-tuning, so that both learn from the same examples.

@@ -25,12 +25,7 @@ def fingerprint(source: str) -> str:
 
 
 def problem(task: str, settings: FineTuning) -> str:
-    """Why the texts without labels do not fit a task, worded to follow their knob; empty if they do or there are none.
-
-    Args:
-        task: The task that is learned.
-        settings: The settings of the fine-tuning.
-    """
+    """Why the texts without labels do not fit a task, worded to follow their knob; empty where nothing is wrong."""
     source = settings.taught and settings.taught.unlabelled
     if not source:
         return ""
@@ -74,12 +69,6 @@ def drawn(task: str, settings: FineTuning, seed: int, dev: Examples) -> list[tup
     """The texts without labels that a fine-tuning sees, a text or two each, in the order of their draw.
 
     Those with a text of the examples that are scored are left out: a teacher's answers to these would be hints.
-
-    Args:
-        task: The task that is learned.
-        settings: The settings of the fine-tuning.
-        seed: Its seed.
-        dev: The examples that are scored.
 
     Raises:
         ConfigError: When the texts are missing.

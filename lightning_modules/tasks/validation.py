@@ -29,8 +29,6 @@ def examples(name: str, role: Split, share: float | None) -> Examples:
     """The examples that a fine-tuning trains on or is scored on.
 
     Args:
-        name: The task.
-        role: What they are for.
         share: That of the training examples that is scored in place of the dev set; None for the dev set.
 
     Raises:
@@ -53,14 +51,8 @@ def drawn(name: str, share: float | None, count: int | None, seed: int) -> Examp
     """The training examples that a fine-tuning sees: all, or with ``count`` so many of them, drawn by the seed.
 
     Args:
-        name: The task.
         share: See `examples`.
         count: Their number; None, or more than there are, for all.
-        seed: That of the fine-tuning.
-
-    Raises:
-        ConfigError: See `examples`.
-        DataMismatch: See `examples`.
     """
     train = examples(name, "train", share)
     if count is None or count >= len(train):

@@ -51,10 +51,6 @@ def measured(
     """Evaluates the model of a finished pretraining. It is short enough to begin again after an interruption.
 
     Args:
-        system: The pretrained system.
-        task: The zero-shot task.
-        settings: How it is evaluated.
-        weights: The weights of the pretraining.
         on_progress: Called as the model reads.
         stop: Called before every batch; True raises `Interrupted`.
 
@@ -97,9 +93,6 @@ def asked(
     """The answers of a language model, wherever it comes from.
 
     Args:
-        model: The model.
-        task: The zero-shot task.
-        settings: How it is evaluated.
         data: The text that it learned from, if known.
         system: The run that it is of, if it is of one.
     """
@@ -110,9 +103,7 @@ class Reading:
     """Counts the rows that a model reads, by their length and whether they go on from others, and stops it.
 
     Args:
-        model: The model.
         expected: The positions that it is expected to read.
-        on_progress: Called for each batch.
         stop: Called before each batch; True raises `Interrupted`.
     """
 

@@ -102,7 +102,6 @@ class ReadingSpeed(OfRun):
 
 
 def _length(system: System, settings: Measurement) -> int:
-    """The length of the attention."""
     given = settings.memory_length
     return getattr(system.model, "memory_length", 0) if given is None else given
 

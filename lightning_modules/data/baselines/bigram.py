@@ -91,7 +91,6 @@ def count(store: TokenStore, sides: tuple[bool, bool] = (True, True), marked: bo
     """The bigram model of a store's text, with weights fitted for left and right neighbours, or for one side.
 
     Args:
-        store: The text.
         sides: Whether the left neighbour is seen, and the right one.
         marked: Whether documents end with a ``[SEP]`` that is predicted.
     """
@@ -185,8 +184,6 @@ def baseline(train: TokenStore, heldout: Iterable[Example], target: str = "mlm")
 
     Args:
         train: The counted text: at most ``MOST_TOKENS`` tokens, evenly spread.
-        heldout: The examples that the model is evaluated on.
-        target: Name of the target.
     """
     examples = list(heldout)
     seen_parts = [seen(example, target, train.vocabulary.mask) for example in examples]

@@ -139,7 +139,6 @@ def cached_scores(train: PairSequences, heldout: PairSequences, chosen: np.ndarr
 
     Args:
         train: Pairs of the training text; at most `MOST_PAIRS` of them are used.
-        heldout: Pairs of the held-out text.
         chosen: Numbers of the held-out pairs to classify.
     """
     learned = permutation(0, "bag of words", 0, len(train))[:MOST_PAIRS]

@@ -45,10 +45,6 @@ class HeldOutText:
 def heldout_text(data: Data, store: TokenStore) -> HeldOutText:
     """The held-out text of some parallel corpora, kept next to its token store.
 
-    Args:
-        data: The corpora.
-        store: Their held-out store.
-
     Raises:
         ConfigError: When a corpus is missing.
     """

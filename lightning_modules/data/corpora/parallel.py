@@ -284,11 +284,7 @@ OWN = ("lines", "tsv", "pairs")  # what the names of the user's own begin with
 
 
 def own_documents(kind: str, rest: str, split: str) -> Iterator[list[str]]:
-    """The documents of a split of the user's own parallel text.
-
-    Raises:
-        ConfigError: As the reader of its kind.
-    """
+    """The documents of a split of the user's own parallel text."""
     pair, place = split_name(kind, rest)
     if kind == "pairs":
         yield from hub_pairs(place, pair, split)

@@ -136,8 +136,6 @@ def arrange(text: Divided, length: int, break_mode: BreakMode, short: float) -> 
     """Start of each sequence of one language after the other, and the end ``[sequences + 1]``.
 
     Args:
-        text: The text.
-        length: Positions of a sequence.
         break_mode: See `running_text.arrange`; here a sequence ends where a language does, too.
         short: Share of sequences that have a random shorter length.
     """
@@ -167,7 +165,6 @@ class Monolingual(Sequences):
     """Sequences of running text, each in one language.
 
     Attributes:
-        names: The languages.
         text_starts: Where the text of each language begins, and the end ``[languages + 1]``.
     """
 
@@ -203,7 +200,6 @@ class Pairs(Sequences):
     """Rows of a sentence and its translation. ``bounds`` are those of `fitting`, and ``sides`` their languages.
 
     Attributes:
-        names: The languages.
         sides: The languages of both sentences of each row ``[pairs 2]``.
         resets: Whether the positions of the second sentence begin again.
     """
@@ -303,12 +299,7 @@ def fitting(text: Divided, length: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class InTurn:
-    """Running text and pairs, of which steps take turns. Pairs are numbered behind the sequences of running text.
-
-    Attributes:
-        texts: The running text.
-        pairs: The pairs.
-    """
+    """Running text and pairs, of which steps take turns. Pairs are numbered behind the sequences of running text."""
 
     texts: Monolingual
     pairs: Pairs

@@ -431,7 +431,6 @@ class InputFormat(Settings):
         return Sequences(store, self._cached(store, "sequences", running_text.RECIPE, make), length)
 
     def _by_language(self, store: TokenStore) -> SeveralLanguages:
-        """The sequences of a store of several languages."""
         length, text = self.sequence_length, by_language.divided(store)
         fits = by_language.fitting(text, length)
         if self.languages in ("pairs", "in_turn") and not fits.any():

@@ -151,10 +151,8 @@ def _elsewhere(text: Text, sentence: np.ndarray, tokens: np.ndarray, copy: int) 
     """For some pairs, bounds of whole sentences of other documents.
 
     Args:
-        text: The text.
         sentence: First sentence of each pair ``[n]``.
         tokens: Minimum tokens ``[n]``; there are fewer only at the end of a document.
-        copy: The number of the arrangement.
     """
     count = len(text.documents) - 1
     if len(sentence) and count < 2:
@@ -200,9 +198,7 @@ class PairSequences:
     """The pairs of a store as sequences.
 
     Attributes:
-        store: The tokens.
         index: Bounds of A and B, label and number of sentences ``[6 pairs]``; see `arrange`.
-        length: Positions of a sequence.
     """
 
     goes_on: ClassVar[bool] = False  # no pair goes on from another one

@@ -144,7 +144,6 @@ class TextInputs:
     """The encoded examples of a split, one row each, or of two texts a row for each order.
 
     Attributes:
-        examples: The examples.
         sizes: Positions of each row of each example ``[n k]``.
     """
 
@@ -217,7 +216,6 @@ class TextHead(Head):
         outputs: One logit per class, or 1 in regression.
         dropout: Dropout on the vector that the linear layer reads.
         reader: What represents a row, a name of ``READERS``.
-        pooler: Whether there is a pooler.
         orders: Rows per item whose vectors are added.
         hidden: A layer before the last one; None for none.
     """
