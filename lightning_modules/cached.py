@@ -114,6 +114,16 @@ def get_json(path: Path) -> Any:
     return json.loads(path.read_bytes())
 
 
+def kept_json(path: Path, make: Callable[[], object]) -> Any:
+    """As `kept`, of content that JSON can hold; ``make`` returns it."""
+    return kept(path, lambda file: put_json(file, make()), get_json)
+
+
+def kept_array(path: Path, make: Callable[[], np.ndarray]) -> np.ndarray:
+    """As `kept`, of an array, which is mapped into memory; ``make`` returns it."""
+    return kept(path, lambda file: put_array(file, make()), lambda path: np.asarray(np.load(path, mmap_mode="r")))
+
+
 def remember(path: Path, key: str, content: object) -> None:
     """Keeps content that JSON can hold in place of what was kept there; where the cache cannot be written, nothing.
 

@@ -56,7 +56,11 @@ def check(model: Backbone, objectives: Objectives, form: InputFormat, data: Data
     if len(set(of(model))) < len(of(model)):
         raise ValueError(f"model.languages {', '.join(of(model))} names one twice: name each once")
     if form.languages == "one_text":
-        wrong = [] if not of(model) else [_needs_rows(model)]
+        text = (
+            f"model.languages {', '.join(of(model))} are of rows in one language, and format.languages is one_text: "
+            "set it to apart, pairs or in_turn, or model.languages to []"
+        )
+        wrong = [text] if of(model) else []
     else:
         wrong = [*_of_model(model, form, data), *_of_objectives(objectives, form), *_of_evaluation(evaluation, form)]
     wrong += _of_probes(model, evaluation) if of(model) else []
@@ -85,13 +89,6 @@ def _of_probes(model: Backbone, evaluation: Evaluation) -> Iterator[str]:
         for language in ("en", name.rpartition("_")[2]):
             if language not in of(model):
                 yield f"evaluation.probes {name} has sentences in '{language}', which model.languages lacks"
-
-
-def _needs_rows(model: Backbone) -> str:
-    return (
-        f"model.languages {', '.join(of(model))} are of rows in one language, and format.languages is one_text: set it "
-        "to apart, pairs or in_turn, or model.languages to []"
-    )
 
 
 def _of_model(model: Backbone, form: InputFormat, data: Data) -> Iterator[str]:

@@ -123,7 +123,11 @@ def fit(
     module.to(lightning.strategy.root_device)  # Lightning moves it to the CPU after training
     if system.training.kept_as == "bf16":
         round_weights(module)  # behind the last checkpoint, so that what is resumed is rounded once
-    _finish(fitted, module, data, system, seed, stop)
+    _measure_once(fitted, module, data, system)
+    if system.evaluation.translations:
+        _translate(fitted, module, data, system)
+    if system.evaluation.probes:
+        _probe(fitted, module, system, seed, stop)
     keep_weights(module, folder, system.training.kept_as)
     return fitted
 
@@ -174,16 +178,6 @@ def _teacher(system: System, weights: Path | None) -> Pretrain:
     module = system.build(0)
     load_into(module, weights)
     return module
-
-
-def _finish(
-    fitted: Fitted, module: Pretrain, data: PretrainingData, system: System, seed: int, stop: Callable[[], bool]
-) -> None:
-    _measure_once(fitted, module, data, system)
-    if system.evaluation.translations:
-        _translate(fitted, module, data, system)
-    if system.evaluation.probes:
-        _probe(fitted, module, system, seed, stop)
 
 
 def _check(system: System, execution: Execution) -> None:

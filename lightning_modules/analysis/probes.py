@@ -92,7 +92,9 @@ def states(
         pooling: The mean over positions without padding, or the first position.
         layer: 0 for the embeddings' output, i for layer i; by default the last states, as heads read them.
     """
-    return _pooled(backbone, inputs, pooling, lambda encoded: [_layer(encoded, layer)])[0]
+    return _pooled(
+        backbone, inputs, pooling, lambda encoded: [encoded.last if layer is None else encoded.layers[layer]]
+    )[0]
 
 
 def _pooled(
@@ -110,10 +112,6 @@ def _pooled(
     backbone.train(training)
     back = np.argsort(order.order)
     return [np.concatenate(batches)[back] for batches in zip(*vectors, strict=True)]
-
-
-def _layer(encoded: Encoded, layer: int | None) -> torch.Tensor:
-    return encoded.last if layer is None else encoded.layers[layer]
 
 
 def linear_probe(train: tuple[np.ndarray, np.ndarray], dev: tuple[np.ndarray, np.ndarray]) -> float:

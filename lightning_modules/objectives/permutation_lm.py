@@ -211,11 +211,6 @@ def visible(order: Int[Tensor, "b t"]) -> Bool[Tensor, "b t t"]:
     return (order[:, None] < order[:, :, None]) | (order[:, None] < 0)
 
 
-def _in_parts(seen: Bool[Tensor, "b t t"], handed: Bool[Tensor, "b t"]) -> Bool[Tensor, "b t t"]:
-    """Who may look where if a part of each row is handed on: it sees itself alone, and the rest sees all of it."""
-    return torch.where(handed[:, :, None] == handed[:, None], seen, handed[:, None])
-
-
 def _order(example: Example, chosen: np.ndarray, draws: Draws) -> Int[Tensor, "b t"]:
     tokens = example.inputs
     return torch.from_numpy(orders(chosen, (tokens.special & tokens.real).numpy(), draws))
@@ -236,7 +231,9 @@ def asked(
     seen = visible(order)
     context = (order < 0)[:, None].expand_as(seen)
     if (handed := tokens.handed) is not None:
-        seen, context = (_in_parts(each, handed) for each in (seen, context))
+        # what is handed on sees itself alone, and the rest sees all of it
+        alike = handed[:, :, None] == handed[:, None]
+        seen, context = (torch.where(alike, each, handed[:, None]) for each in (seen, context))
     where = torch.from_numpy(np.flatnonzero(chosen))
     row = where // length
     counts = torch.bincount(row, minlength=len(chosen))

@@ -201,7 +201,9 @@ def questions(system: System) -> Iterator[Question]:
 
 def words_control(question: Question) -> float:
     """The score of the words of the texts without their order, from the cache or measured now."""
-    return _control(question, "words", [], lambda: _of_words(question))
+    return _control(
+        question, "words", [], lambda: question.answers(words.outputs(question.parts, question.targets, question.folds))
+    )
 
 
 def read(question: Question, rows: Rows, backbone: nn.Module, device: torch.device) -> Reading:
@@ -222,10 +224,6 @@ def read(question: Question, rows: Rows, backbone: nn.Module, device: torch.devi
     return Reading(answers(best), {layer: answers(number) for number, layer in enumerate(asked)})
 
 
-def _of_words(question: Question) -> np.ndarray:
-    return question.answers(words.outputs(question.parts, question.targets, question.folds))
-
-
 def _constant(question: Question) -> np.ndarray:
     """The most frequent class of the training examples, or their mean."""
     labels, count = question.parts.train.labels, len(question.parts.test)
@@ -241,4 +239,4 @@ def _kept(question: Question, kind: str, key: list, make: Callable[[], _Kept]) -
     """What a control gave, from the cache or made now."""
     digest = identity([RECIPE, kind, question.digest(), question.probe.metric, *key])[:24]
     path = cache() / "probe-controls" / f"{question.probe.name}-{kind}-{digest}.json"
-    return cached.kept(path, lambda file: cached.put_json(file, make()), cached.get_json)
+    return cached.kept_json(path, make)

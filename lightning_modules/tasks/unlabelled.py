@@ -1,7 +1,5 @@
 """Texts whose only labels are a teacher's answers: which there are, which a fine-tuning sees, and how many."""
 
-from typing import BinaryIO
-
 from lightning_modules import cached
 from lightning_modules.config import did_you_mean, identity
 from lightning_modules.data import pins as of_corpora
@@ -92,11 +90,11 @@ def drawn(task: str, settings: FineTuning, seed: int, dev: Examples) -> list[tup
 def _documents(name: str) -> list[tuple[str, ...]]:
     """The beginning of each training document of a corpus, checked against its pin and cached."""
 
-    def read(file: BinaryIO) -> None:
+    def read() -> list[str]:
         meter = of_corpora.Meter()
         texts = [" ".join(" ".join(document).split()[:_WORDS]) for document in meter(corpus(name).documents("train"))]
         of_corpora.check(name, "train", meter.part)
-        cached.put_json(file, texts)
+        return texts
 
     path = cache() / "unlabelled" / f"{identity([name, of_corpora.fingerprint(name), _WORDS, _RECIPE])[:24]}.json"
-    return [(text,) for text in cached.kept(path, read, cached.get_json)]
+    return [(text,) for text in cached.kept_json(path, read)]

@@ -9,7 +9,6 @@ are, and their phrases are not trained on. On a draw of any examples a model wou
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import BinaryIO
 
 import numpy as np
 
@@ -40,11 +39,11 @@ def examples(name: str, role: Split, share: float | None) -> Examples:
     path = cache() / "validation-parts" / f"{identity([fingerprint(name), share, MOST, RECIPE])[:24]}.json"
     train = checked(name, "train")
 
-    def divide(file: BinaryIO) -> None:
+    def divide() -> dict[str, list[int]]:
         kept, scored = divided(train.about(), share, name)
-        cached.put_json(file, {"train": kept.tolist(), "dev": scored.tolist()})
+        return {"train": kept.tolist(), "dev": scored.tolist()}
 
-    return train.take(np.array(cached.kept(path, divide, cached.get_json)[role]))
+    return train.take(np.array(cached.kept_json(path, divide)[role]))
 
 
 def drawn(name: str, share: float | None, count: int | None, seed: int) -> Examples:

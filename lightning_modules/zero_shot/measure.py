@@ -136,7 +136,10 @@ class Reading:
 
 def kept(found: Found, task: str) -> dict[str, str]:
     """What a record keeps of each example, packed: scores by metric, and how often each counts, and its document."""
-    packed = {f"{task}.{name}": pack(_packable(values)) for name, values in found.scores.items()}
+    packed = {
+        f"{task}.{name}": pack(values if values.dtype == bool else values.astype(np.float16))
+        for name, values in found.scores.items()
+    }
     if found.weights is not None:
         scale = min(1.0, _MOST_WHOLE / found.weights.max())
         packed[WEIGHT] = pack(np.round(found.weights * scale).astype(np.int64))
@@ -144,7 +147,3 @@ def kept(found: Found, task: str) -> dict[str, str]:
         _, number = np.unique(found.documents, return_inverse=True)
         packed[DOCUMENT] = pack(number)
     return packed
-
-
-def _packable(values: np.ndarray) -> np.ndarray:
-    return values if values.dtype == bool else values.astype(np.float16)

@@ -343,11 +343,6 @@ class InTurn:
         return np.concatenate([self.texts.tokens_by_language(), self.pairs.tokens_by_language()])
 
     @property
-    def fill(self) -> float:
-        """The share of positions that are not padding."""
-        return float(self.sizes.mean() / self.length)
-
-    @property
     def turns(self) -> tuple[tuple[Group, ...], ...]:
         """The groups of each turn, of which a step takes one."""
         (pairs,) = self.pairs.turns

@@ -474,8 +474,4 @@ class InputFormat(Settings):
         if whole.languages != "one_text":
             whole = whole.model_copy(update={"languages": "apart", "language_exponent": 1.0, "reset_positions": True})
         path = store.folder / f"{name}-{identity([whole.essence(), recipe])[:12]}.npy"
-        return cached.kept(
-            path,
-            lambda file: cached.put_array(file, make()),
-            lambda path: np.asarray(np.load(path, mmap_mode="r")),
-        )
+        return cached.kept_array(path, make)

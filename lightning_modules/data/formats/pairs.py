@@ -233,11 +233,6 @@ class PairSequences:
         """See `Sequences.alike`."""
         return self.sizes
 
-    @property
-    def fill(self) -> float:
-        """The share of positions that are not padding."""
-        return float(self.sizes.mean() / self.length)
-
     def of_several_sentences(self) -> "PairSequences":
         """Without the pairs of a single sentence, whose label is always 1; about half of the others are negatives."""
         return PairSequences(self.store, self.index[:, self.index[5] > 1], self.length)

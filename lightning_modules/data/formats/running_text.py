@@ -134,11 +134,6 @@ class Sequences:
         """A number for each sequence: those with neighbouring numbers have similar lengths ``[sequences]``."""
         return self.sizes
 
-    @property
-    def fill(self) -> float:
-        """The share of positions that are not padding."""
-        return float(self.sizes.mean() / self.length)
-
     def batch(self, indices: np.ndarray, length: int | None = None) -> Tokens:
         """The sequences with these numbers, as rows ``[b t]``; of so many positions, by default of all."""
         indices = np.asarray(indices, dtype=np.int64)

@@ -87,7 +87,7 @@ def stretches(data: Data, length: int, count: int) -> list[str]:
         return [found[n] for n in permutation(_SEED, "whole words", 0, len(found))[:MOST_STRETCHES]]
 
     path = cache() / "stretches" / name / "stretches.json"
-    return cached.kept(path, lambda file: cached.put_json(file, chosen()), cached.get_json)[:count]
+    return cached.kept_json(path, chosen)[:count]
 
 
 def cut(data: Data, size: int) -> Iterator[tuple[str, int]]:
