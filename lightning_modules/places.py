@@ -75,7 +75,6 @@ def readable(path: str, source: str) -> Path:
     """A path whose name is text in UTF-8, as digests, pages and JSON need it.
 
     Args:
-        path: The path.
         source: The variable or the option that names it.
 
     Raises:

@@ -301,12 +301,9 @@ class _Layer(nn.LSTM):
 
     Args:
         cells: Cells, if its units are projections of them.
-
-    Attributes:
-        spared: Parameters without weight decay.
     """
 
-    spared = ("bias_ih_l0", "bias_hh_l0")
+    spared = ("bias_ih_l0", "bias_hh_l0")  # without weight decay
 
     def __init__(self, inputs: int, size: int, weight_dropout: float = 0.0, cells: int | None = None) -> None:
         super().__init__(inputs, cells or size, batch_first=True, proj_size=size if cells else 0)

@@ -38,9 +38,7 @@ class PretrainingData(pl.LightningDataModule):
     """The text of a pretraining run for Lightning: training batches and fixed held-out examples.
 
     Attributes:
-        data: Corpora and tokenizer.
         seed: Determines order and corruption.
-        steps: Optimiser steps.
         batch_size: Sequences per optimiser step, over all ranks and micro-batches.
         micro_batch_size: Sequences per forward pass on one rank; None means all of the rank.
         prepare: Makes training examples; see ``Prepare``.
@@ -183,7 +181,6 @@ class PretrainingData(pl.LightningDataModule):
 
         Args:
             negatives: The kind of negatives; see `InputFormat`.
-            count: Maximum number of pairs.
             prepare: Makes the examples; by default ``prepare_heldout``.
 
         Raises:
@@ -207,9 +204,6 @@ class PretrainingData(pl.LightningDataModule):
 
         Each pair has both of its sentences first, in rows of their own. Pairs that have no room for the translation of
         the other are left out.
-
-        Args:
-            count: Maximum number of rows.
 
         Raises:
             ConfigError: When the held-out text has no pair.

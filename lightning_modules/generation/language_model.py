@@ -132,7 +132,6 @@ def wording(system: System, encoder: Encoder, max_positions: int = 0, *, keeps_s
         max_positions: The longest row; by default as far as training has shown, since later positions have learnt
             nothing: the length of a row, and of positions that are distances also that of the memory before it. What
             was trained to go on reads any text whole (`reads_whole`).
-        keeps_space: See `Wording`.
     """
     vocabulary, form = encoder.vocabulary, system.format
     frame = getattr(form, "frame", "cls_sep")
@@ -171,6 +170,5 @@ def of_training(module: "Pretrain", system: System, encoder: Encoder, max_positi
 
     Args:
         module: Its module with trained weights; it is set to evaluation mode.
-        max_positions: As in `wording`.
     """
     return with_network(wording(system, encoder, max_positions), module, system)

@@ -94,7 +94,6 @@ def continuations(
         options: Token ids of the options; never empty.
         windows: As in `log_probabilities`; an option of at most ``stride`` tokens is read in one window, which ends
             with it.
-        batch_tokens: As in `log_probabilities`.
         on_progress: Called after each batch with the tokens that were read and their number in all.
 
     Returns:
@@ -157,7 +156,6 @@ class Continuation:
     """What a model says of an option after its prompt.
 
     Attributes:
-        text: The option.
         tokens: The log-probability of each of its tokens after the prompt ``[n]``.
         unconditional: The log-probability of all of it after the neutral prompt; NaN if there is none.
     """
@@ -211,9 +209,6 @@ def scored(
         prompts: The prompts; an empty one is the model's start tokens.
         options: The options of each prompt.
         neutral: The prompt of unconditional probabilities. None where these are not requested.
-        windows: As in `continuations`.
-        batch_tokens: As in `log_probabilities`.
-        on_progress: As in `continuations`.
 
     Raises:
         ConfigError: As `split` and `continuations`.

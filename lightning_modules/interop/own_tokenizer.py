@@ -71,7 +71,6 @@ def own_encoder(folder: str | Path, family: str, vocab_size: int) -> Encoder:
     """The tokenizer of a checkpoint's folder: ``tokenizer.json``, else ``vocab.txt``, else ``vocab.json`` and merges.
 
     Args:
-        family: The checkpoint's ``model_type``.
         vocab_size: Rows of its word table.
 
     Raises:

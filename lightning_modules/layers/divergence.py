@@ -32,7 +32,6 @@ def summed_divergence(
 
     Args:
         states: The student's states below its word table.
-        table: Its word table.
         bias: One number for each word.
         teachers: The same three of the teacher, which get no gradient.
     """

@@ -33,12 +33,9 @@ class ProjectedLSTM(nn.Module):
         cell_clip: Largest absolute value of a cell; without limit with 0.
         output_clip: Largest absolute value of an output; without limit with 0.
         weight_dropout: Share of the recurrent weights R that are zero in a training batch.
-
-    Attributes:
-        spared: Parameters without weight decay.
     """
 
-    spared = ("bias",)
+    spared = ("bias",)  # without weight decay
 
     def __init__(
         self,

@@ -67,7 +67,6 @@ class _Method:
     """A way to count, with the words that it predicts.
 
     Attributes:
-        name: Its name in tables.
         judged: The words of the losses.
         behind: Others; None if there are too few.
         counts: Makes the counts of a text for words: something that fits, and scores.

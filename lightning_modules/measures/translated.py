@@ -29,7 +29,6 @@ class Translated:
     """What was measured of translations.
 
     Attributes:
-        metrics: Name -> value.
         by_sentence: Name of a score -> what each sentence adds to it, in the order of the corpus ``[n]``.
         kept: The counts of each sentence, signatures and a few translations, for a file next to the record.
     """

@@ -111,7 +111,6 @@ def probe(
     Args:
         seed: The seed of its initial weights, which are the control.
         backbone: The trained encoder; it is not changed.
-        device: Where it is.
         between: Called before each probe; what it raises ends the measurement.
 
     Raises:

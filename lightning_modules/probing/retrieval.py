@@ -45,7 +45,6 @@ class Retrieval:
     """A probe: sentences of English and their translations.
 
     Attributes:
-        name: Its name in settings.
         title: Its question, in a line.
         language: The language of the translations.
         files: Their English sentences and themselves, below ``ABLATIONS_DATA``.

@@ -144,7 +144,6 @@ class Changed:
 
 
 def _spelt(vocabulary: Vocabulary, example: Example) -> Example:
-    """With the characters of its words."""
     return replace(example, inputs=spelt(example.inputs, vocabulary))
 
 

@@ -40,7 +40,6 @@ def with_same_labels(name: str, share: float | None, count: int | None, seed: in
     Compared with 1,000 labels, the score of a method that learned from all 67,349 says little.
 
     Args:
-        share: See `baselines`.
         count: The number of labels; None for all.
         seed: That of the fine-tuning, so that both learn from the same examples.
 

@@ -138,7 +138,6 @@ class Pins:
 
     Attributes:
         kind: What ``python -m lightning_modules.pin`` calls one of the table.
-        path: Their file.
         named: Returns the task of a name; raises ConfigError for an unknown one.
     """
 

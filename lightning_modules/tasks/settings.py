@@ -509,7 +509,6 @@ class FineTuning(Settings):
         return {"start": first if self.first else _PRETRAINED}
 
     def _teacher(self, taught: TaskDistillation) -> dict[str, Any]:
-        """The description of the teacher in full."""
         alone = ALONE if parts(taught.teacher).system else {}
         return {**alone, **dict.fromkeys((f"{OF_TASK}distillation", f"{OF_TASK}weight_pruning")), **taught.teacher}
 

@@ -50,7 +50,6 @@ def drawn(name: str, share: float | None, count: int | None, seed: int) -> Examp
     """The training examples that a fine-tuning sees: all, or with ``count`` so many of them, drawn by the seed.
 
     Args:
-        share: See `examples`.
         count: Their number; None, or more than there are, for all.
     """
     train = examples(name, "train", share)
@@ -70,7 +69,6 @@ def divided(about: Sequence[tuple[str, ...]], share: float, name: str) -> tuple[
     Args:
         about: The texts that each example is about (`Examples.about`).
         share: The share that is scored, `MOST` examples at most.
-        name: The task, for messages.
 
     Raises:
         ConfigError: When no example can be scored without its text being trained on, or none remains.

@@ -36,7 +36,6 @@ class Pretrain(pl.LightningModule):
         backbone: Any encoder that takes an `Example` and returns `Encoded`.
         objectives: The objectives, each with its head.
         heads: The parameters of the heads, by objective.
-        optimizer: Settings of the optimiser.
         schedule: Settings of the learning rate.
         steps: Optimiser steps of the whole training, the length of the schedule.
         clip_norm: Maximum global gradient norm; 0 disables clipping.
@@ -114,7 +113,6 @@ class Pretrain(pl.LightningModule):
         return share(terms, example.counts, self)
 
     def _teacher(self, example: Example) -> Taught:
-        """What the teacher makes of a batch."""
         if not self._teachers:
             text = "needs a model with weights: give the module one by `teach`, or `fit` its weights as `teacher`"
             raise ConfigError([Problem("objectives.distillation.teacher", text)])

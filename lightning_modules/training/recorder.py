@@ -39,7 +39,6 @@ class Progress:
         step: Steps made; of a measurement, tokens read.
         steps: Steps in all, or tokens.
         loss: The loss of the last step; None in a measurement.
-        tokens_per_second: The speed.
         again: The run that is trained, if another one needs its weights a second time.
     """
 

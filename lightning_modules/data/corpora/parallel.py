@@ -59,7 +59,6 @@ def languages(kind: str, given: str, known: tuple[str, ...] = ()) -> Languages:
 
     Args:
         kind: What the name of the corpus begins with.
-        given: What follows.
         known: The languages that there are; empty for any.
 
     Raises:

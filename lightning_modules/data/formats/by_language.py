@@ -55,7 +55,6 @@ class Divided:
     Attributes:
         store: The sentences of the first language in their order, then those of the next. A sentence of a pair is a
             document of its own.
-        names: The languages.
         sentences: The first sentence of each language, and the end ``[languages + 1]``.
         pairs: Where the tokens of each pair's sentences start and end ``[pairs 2 2]``.
         sides: The languages of both ``[pairs 2]``.

@@ -19,7 +19,6 @@ class Part:
     """Some of the sequences of a store, numbered again from 0.
 
     Attributes:
-        whole: All of them.
         chosen: The numbers of those that belong to the part.
     """
 

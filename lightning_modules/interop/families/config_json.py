@@ -72,7 +72,6 @@ def checked(
     """Checks the settings and returns the id of the padding piece.
 
     Args:
-        config: The settings, including defaults.
         knobs: Knob -> its key in this family.
         fixed: Key -> the only value that this family supports.
         needs_padding: Whether the family's positions start after that id.

@@ -26,7 +26,6 @@ def own(name: str, title: str, shape: Shape, train: str, dev: str = "", held_out
     """A task of your own data.
 
     Args:
-        name: What grids call it.
         title: Name and question, in one line.
         shape: The form of its examples.
         train: The file of JSON lines below ``ABLATIONS_DATA``.

@@ -37,7 +37,6 @@ def looks(text: str, separator: str, fits: Callable[[list[str]], bool]) -> str:
     """What seems to separate the fields of a line instead of ``separator``, as an adjective; empty if nothing does.
 
     Args:
-        separator: What should separate them.
         fits: Whether fields are what the line should consist of.
     """
     if text.lstrip().startswith("{") and text.rstrip().endswith("}"):

@@ -226,7 +226,6 @@ class Choice(Shape):
     """Questions with exactly one right option.
 
     Attributes:
-        options: Options per question.
         last: Keep the last so many pieces of question and option and cut the context at its end to the remaining
             room, at least half (RACE in ALBERT's released code: 128 of 512). At 0 the longer of the two is cut at its
             end, as in BERT's pairs.

@@ -37,7 +37,6 @@ class Row(NamedTuple):
     """One example as in its source.
 
     Attributes:
-        first: The text.
         second: The second text of a pair.
         label: Name or number of the class, or a real number.
         part: The part of the dev examples, where parts have metrics of their own.
@@ -187,13 +186,9 @@ class TextInputs:
 
 
 class _BatchNorm(nn.BatchNorm1d):
-    """Batch norm in full precision. A batch of one row has no variance, and is normalised as in evaluation.
+    """Batch norm in full precision. A batch of one row has no variance, and is normalised as in evaluation."""
 
-    Attributes:
-        spared: Parameters without weight decay.
-    """
-
-    spared = ("weight", "bias")
+    spared = ("weight", "bias")  # without weight decay
 
     def forward(self, input: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         """The rows, each unit over the batch in training and over running means in evaluation."""
