@@ -108,6 +108,11 @@ class Settings(BaseModel):
         """All settings as JSON-ready data."""
         return self.model_dump(mode="json")
 
+    def changed(self, names: Iterable[str]) -> list[str]:
+        """Those of some knobs that are not as they are by default."""
+        fields = type(self).model_fields
+        return [name for name in names if getattr(self, name) != fields[name].default]
+
     def but(self, **changes: Any) -> Self:
         """A validated copy with the knobs at some dotted paths changed.
 

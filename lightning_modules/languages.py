@@ -62,7 +62,9 @@ def check(model: Backbone, objectives: Objectives, form: InputFormat, data: Data
         )
         wrong = [text] if of(model) else []
     else:
-        wrong = [*_of_model(model, form, data), *_of_objectives(objectives, form), *_of_evaluation(evaluation, form)]
+        wrong = [*_of_model(model, form, data), *_of_objectives(objectives, form)]
+        text = f"is of one text, and format.languages is {form.languages}: leave it out"
+        wrong += [f"evaluation.{name} {text}" for name in evaluation.changed(_OF_ONE_TEXT)]
     wrong += _of_probes(model, evaluation) if of(model) else []
     if evaluation.languages == "left_out" and not of(model):
         wrong.append("evaluation.languages left_out is of a model with languages: set it to named, or model.languages")
@@ -119,10 +121,3 @@ def _of_objectives(objectives: Objectives, form: InputFormat) -> Iterator[str]:
             "objectives.mlm.masking.units.kind tagged reads annotations, which a text of several languages does not "
             "have: set it to another kind"
         )
-
-
-def _of_evaluation(evaluation: Evaluation, form: InputFormat) -> Iterator[str]:
-    fields = type(evaluation).model_fields
-    for name in _OF_ONE_TEXT:
-        if getattr(evaluation, name) != fields[name].default:
-            yield f"evaluation.{name} is of one text, and format.languages is {form.languages}: leave it out"

@@ -221,10 +221,10 @@ def _letter_bpe(settings: Tokenizer, sentences: list[str]) -> "Model":
     return models.BPE(model["vocab"], merges, unk_token="[UNK]", end_of_word_suffix=END)
 
 
-def _check_room(settings: Tokenizer, letters: int) -> None:
-    least = len(SPECIALS) + letters
+def _check_room(settings: Tokenizer, count: int, what: str = "letters of the text") -> None:
+    least = len(SPECIALS) + count
     if settings.vocab_size < least:
-        text = f"vocab_size {settings.vocab_size} is too small for the letters of the text. It needs at least {least}."
+        text = f"vocab_size {settings.vocab_size} is too small for the {what}. It needs at least {least}."
         raise ConfigError([text])
 
 
@@ -240,10 +240,7 @@ def _byte_bpe(settings: Tokenizer, sentences: list[str]) -> "Model":
         special_tokens=list(SPECIALS),
         initial_alphabet=sorted(ByteLevel.alphabet()),
     )
-    least = len(SPECIALS) + len(ByteLevel.alphabet())
-    if settings.vocab_size < least:
-        text = f"vocab_size {settings.vocab_size} is too small for the bytes. It needs at least {least}."
-        raise ConfigError([text])
+    _check_room(settings, len(ByteLevel.alphabet()), "bytes")
     model = _trained(_shell(settings, models.BPE()), trainer, sentences)
     return models.BPE(model["vocab"], [tuple(pair) for pair in model["merges"]])
 
