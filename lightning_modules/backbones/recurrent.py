@@ -198,16 +198,6 @@ class RecurrentSettings(Backbone):
         return ("embedding_dropout", "dropout", *used)
 
     @property
-    def stacks(self) -> int:
-        """Stacks of layers over the embeddings: one, or one per direction."""
-        return len(_WAYS[self.direction])
-
-    @property
-    def depth(self) -> int:
-        """Layers of one stack."""
-        return self.num_layers // self.stacks
-
-    @property
     def sizes(self) -> tuple[int, ...]:
         """Units of each layer of a stack."""
         return (*[self.hidden_size] * (self.depth - 1), self.output_size or self.hidden_size)
@@ -225,11 +215,6 @@ class RecurrentSettings(Backbone):
     def embedded_width(self) -> int:
         """Width of ``Encoded.layers[0]``: that of the tables; of two stacks it holds the embeddings twice (ELMo)."""
         return self.stacks * self.table_width
-
-    @property
-    def table_width(self) -> int:
-        """Width of the embedding tables."""
-        return self.embedding_size or self.hidden_size
 
     @property
     def longest(self) -> int:

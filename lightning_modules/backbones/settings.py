@@ -326,19 +326,9 @@ class StackSettings(Backbone):
         return self.ffn_size or 4 * self.hidden_size
 
     @property
-    def stacks(self) -> int:
-        """Stacks of layers over the embeddings: one, or one per direction."""
-        return 2 if self.direction == "two_way" else 1
-
-    @property
     def dropouts(self) -> tuple[str, ...]:
         """Those of embeddings, layers and attention."""
         return ("embedding_dropout", "dropout", "attention_dropout")
-
-    @property
-    def depth(self) -> int:
-        """Layers of one stack."""
-        return self.num_layers // self.stacks
 
     @property
     def width(self) -> int:
@@ -349,11 +339,6 @@ class StackSettings(Backbone):
     def embedded_width(self) -> int:
         """Width of ``Encoded.layers[0]``: the embeddings are projected to that of the stream."""
         return self.width
-
-    @property
-    def table_width(self) -> int:
-        """Width of the embedding tables."""
-        return self.embedding_size or self.hidden_size
 
     def size(self, vocab_size: int) -> Size:
         """See `Backbone.size`."""
