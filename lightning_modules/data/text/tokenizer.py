@@ -107,9 +107,18 @@ class Vocabulary:
         """Whether a piece has the mark of a word's end ``[v]``."""
         return np.array([self.mark_of_words == END and piece.endswith(END) for piece in self.pieces])
 
-    @cached_property
+    @property
     def ordinary(self) -> np.ndarray:
         """The ids of all pieces that are not special, in ascending order."""
+        return self._ordinary
+
+    @property
+    def word_edges(self) -> Edges:
+        """Which pieces begin and end words."""
+        return self._word_edges
+
+    @cached_property
+    def _ordinary(self) -> np.ndarray:
         return np.setdiff1d(np.arange(self.size), [self.pad, self.unk, self.cls, self.sep, self.mask])
 
     @cached_property
@@ -118,8 +127,7 @@ class Vocabulary:
         return [_letters_of(self.bare(piece), self.mark_of_words) for piece in self.pieces]
 
     @cached_property
-    def word_edges(self) -> Edges:
-        """Which pieces begin and end words."""
+    def _word_edges(self) -> Edges:
         begins = np.zeros(self.size, dtype=bool) if self.mark_of_words == END else self.begins_word
         return edges(self.texts, begins, self.ends_word)
 
