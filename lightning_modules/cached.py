@@ -64,7 +64,6 @@ def kept(path: Path, make: Callable[[BinaryIO], object], read: Callable[[Path], 
     Args:
         path: The file; its name says what it is made from.
         make: Writes the content to an open file; called if the file is missing, altered or without a digest.
-        read: Reads the file.
 
     Raises:
         CacheError: If it cannot be written.
@@ -83,8 +82,6 @@ def write(path: Path, make: Callable[[BinaryIO], object], within: Path | None = 
     Only one process may write a path at a time.
 
     Args:
-        path: The file.
-        make: Writes the content to an open file.
         within: See `place`.
 
     Raises:
@@ -117,13 +114,22 @@ def get_json(path: Path) -> Any:
     return json.loads(path.read_bytes())
 
 
+def kept_json(path: Path, make: Callable[[], object]) -> Any:
+    """As `kept`, of content that JSON can hold; ``make`` returns it."""
+    return kept(path, lambda file: put_json(file, make()), get_json)
+
+
+def kept_array(path: Path, make: Callable[[], np.ndarray]) -> np.ndarray:
+    """As `kept`, of an array, which is mapped into memory; ``make`` returns it."""
+    return kept(path, lambda file: put_array(file, make()), lambda path: np.asarray(np.load(path, mmap_mode="r")))
+
+
 def remember(path: Path, key: str, content: object) -> None:
     """Keeps content that JSON can hold in place of what was kept there; where the cache cannot be written, nothing.
 
     Args:
         path: The place, one for each thing that is kept, whatever its key.
         key: Identifies all that the content follows from.
-        content: The content.
     """
     with contextlib.suppress(CacheError), locked(path):
         write(path, lambda file: put_json(file, {"key": key, "content": content}))
@@ -155,7 +161,6 @@ def is_sound(path: Path, within: Path | None = None) -> bool:
     """Whether a file has a digest, is as it was written, and was written for this place.
 
     Args:
-        path: The file.
         within: The folder that links may not lead out of; by default they may lead anywhere.
     """
     try:
@@ -188,7 +193,6 @@ def place(path: Path, within: Path | None = None) -> str:
     """The place of a file or folder by name, which holds the key of what is there.
 
     Args:
-        path: The file or folder.
         within: The folder that the name starts from; by default the cache. Elsewhere the place is the last name alone.
     """
     home = within or cache()
@@ -205,7 +209,6 @@ def digest(path: Path, within: Path | None = None) -> str:
     """SHA-256 of a file, computed once per process unless its place or its `version` changes.
 
     Args:
-        path: The file.
         within: See `is_sound`.
 
     Raises:

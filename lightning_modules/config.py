@@ -25,7 +25,6 @@ def knob(default: Any, doc: str, *, neutral: Any = _ABSENT, **constraints: Any) 
     """A field of a settings class.
 
     Args:
-        default: The default value.
         doc: One sentence, with the unit, for ``ablations params`` and the documentation.
         neutral: The value without effect. A field at its neutral value is left out of the identity of a run, so
             that a new knob keeps earlier records valid. Never change it.
@@ -108,6 +107,11 @@ class Settings(BaseModel):
     def to_dict(self) -> dict[str, Any]:
         """All settings as JSON-ready data."""
         return self.model_dump(mode="json")
+
+    def changed(self, names: Iterable[str]) -> list[str]:
+        """Those of some knobs that are not as they are by default."""
+        fields = type(self).model_fields
+        return [name for name in names if getattr(self, name) != fields[name].default]
 
     def but(self, **changes: Any) -> Self:
         """A validated copy with the knobs at some dotted paths changed.

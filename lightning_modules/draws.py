@@ -35,7 +35,6 @@ class Draws:
     """The noise of one batch.
 
     Attributes:
-        seed: The data seed.
         rows: One key per row ``[b]``: the presentation number (how many sequences were presented before this one
             since training began), so that the same sequence gets new noise in each epoch.
         sample: Number of each row's sequence in the store ``[b]``.

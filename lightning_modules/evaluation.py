@@ -152,13 +152,6 @@ class Evaluation(Settings):
         return self.model_copy(update={"pairing": pairing, "final_sequences": final, **searched})
 
     @property
-    def of_streams(self) -> tuple[str, ...]:
-        """The knobs of held-out streams that are not as they are by default."""
-        fields = type(self).model_fields
-        named = ("rows", "sequence_length", "context", "memory_length")
-        return tuple(name for name in named if getattr(self, name) != fields[name].default)
-
-    @property
     def sequences_at_end(self) -> int:
         """Held-out sequences of the last measurement."""
         return self.final_sequences or self.sequences

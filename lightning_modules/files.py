@@ -67,7 +67,6 @@ def read(path: Path, most: int = LARGEST, within: Path | None = None) -> bytes:
     """The content of a plain file, bounded by what is read and not by the size that the file is said to have.
 
     Args:
-        path: As in `open_plain`.
         most: Bytes that it may hold.
         within: As in `open_plain`.
 

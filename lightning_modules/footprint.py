@@ -42,8 +42,6 @@ class Footprint:
     """Bytes on one device.
 
     Attributes:
-        parameters: The weights.
-        gradients: Their gradients.
         optimizer: The moments of each parameter, two of AdamW as of LAMB, and a mean where weights are averaged.
         gathered: What devices that have a part of each weight (FSDP) hold of whole ones, and of their gradients.
         update: What a step of the optimiser takes besides them, when those two are gone. LAMB has two tensors the size
@@ -189,8 +187,6 @@ def trace(system: System, rows: int, recompute: bool = False, device: str = "met
     """What a forward pass of so many full rows keeps.
 
     Args:
-        system: The system.
-        rows: Sequences.
         recompute: Whether layers are to be computed again: then only what is outside of them is noted.
         device: ``meta`` for shapes alone, as on a GPU; ``cpu`` to compute, as the tests do.
     """

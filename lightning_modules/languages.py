@@ -56,9 +56,15 @@ def check(model: Backbone, objectives: Objectives, form: InputFormat, data: Data
     if len(set(of(model))) < len(of(model)):
         raise ValueError(f"model.languages {', '.join(of(model))} names one twice: name each once")
     if form.languages == "one_text":
-        wrong = [] if not of(model) else [_needs_rows(model)]
+        text = (
+            f"model.languages {', '.join(of(model))} are of rows in one language, and format.languages is one_text: "
+            "set it to apart, pairs or in_turn, or model.languages to []"
+        )
+        wrong = [text] if of(model) else []
     else:
-        wrong = [*_of_model(model, form, data), *_of_objectives(objectives, form), *_of_evaluation(evaluation, form)]
+        wrong = [*_of_model(model, form, data), *_of_objectives(objectives, form)]
+        text = f"is of one text, and format.languages is {form.languages}: leave it out"
+        wrong += [f"evaluation.{name} {text}" for name in evaluation.changed(_OF_ONE_TEXT)]
     wrong += _of_probes(model, evaluation) if of(model) else []
     if evaluation.languages == "left_out" and not of(model):
         wrong.append("evaluation.languages left_out is of a model with languages: set it to named, or model.languages")
@@ -85,13 +91,6 @@ def _of_probes(model: Backbone, evaluation: Evaluation) -> Iterator[str]:
         for language in ("en", name.rpartition("_")[2]):
             if language not in of(model):
                 yield f"evaluation.probes {name} has sentences in '{language}', which model.languages lacks"
-
-
-def _needs_rows(model: Backbone) -> str:
-    return (
-        f"model.languages {', '.join(of(model))} are of rows in one language, and format.languages is one_text: set it "
-        "to apart, pairs or in_turn, or model.languages to []"
-    )
 
 
 def _of_model(model: Backbone, form: InputFormat, data: Data) -> Iterator[str]:
@@ -122,10 +121,3 @@ def _of_objectives(objectives: Objectives, form: InputFormat) -> Iterator[str]:
             "objectives.mlm.masking.units.kind tagged reads annotations, which a text of several languages does not "
             "have: set it to another kind"
         )
-
-
-def _of_evaluation(evaluation: Evaluation, form: InputFormat) -> Iterator[str]:
-    fields = type(evaluation).model_fields
-    for name in _OF_ONE_TEXT:
-        if getattr(evaluation, name) != fields[name].default:
-            yield f"evaluation.{name} is of one text, and format.languages is {form.languages}: leave it out"

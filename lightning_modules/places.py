@@ -40,11 +40,7 @@ def own(name: str) -> list[Path]:
 
 
 def results(named: str | Path | None = None) -> Path:
-    """A results folder by name, relative to the working directory; by default ``results`` of `project`.
-
-    Raises:
-        ConfigError: See `readable`.
-    """
+    """A results folder by name, relative to the working directory; by default ``results`` of `project`."""
     place = os.path.expanduser(named) if named else project() / "results"  # unlike pathlib's, this takes any text
     return readable(os.path.abspath(place), "--results-dir")
 
@@ -63,9 +59,6 @@ def cache() -> Path:
     """The folder of token stores, tokenizers and work folders of runs, all of which can be rebuilt.
 
     It is ``ABLATIONS_CACHE``, or ``.cache`` in the checkout, or the user's cache folder if there is no checkout.
-
-    Raises:
-        ConfigError: See `readable`.
     """
     named, root = os.environ.get("ABLATIONS_CACHE"), checkout()
     path = named or (root / ".cache" if root else user_cache_path("ablations", appauthor=False))
@@ -73,11 +66,7 @@ def cache() -> Path:
 
 
 def data_home() -> Path | None:
-    """The folder ``ABLATIONS_DATA`` with data sets in their official formats; None if it is not set.
-
-    Raises:
-        ConfigError: See `readable`.
-    """
+    """The folder ``ABLATIONS_DATA`` with data sets in their official formats; None if it is not set."""
     path = os.environ.get("ABLATIONS_DATA")
     return readable(os.path.realpath(os.path.expanduser(path)), "ABLATIONS_DATA") if path else None
 
@@ -86,7 +75,6 @@ def readable(path: str, source: str) -> Path:
     """A path whose name is text in UTF-8, as digests, pages and JSON need it.
 
     Args:
-        path: The path.
         source: The variable or the option that names it.
 
     Raises:

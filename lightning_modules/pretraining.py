@@ -79,7 +79,6 @@ def fit(
     Writes the weights to ``folder``. Of several processes that share it (`ranks.join`) each calls it; rank 0 measures.
 
     Args:
-        system: The system to train.
         seed: Determines initialisation, dropout, data order and corruption.
         folder: Folder of checkpoint and weights.
         start: Weights of the run that this one starts from (`System.ancestor`): of a shallower one, which are stacked,
@@ -124,7 +123,11 @@ def fit(
     module.to(lightning.strategy.root_device)  # Lightning moves it to the CPU after training
     if system.training.kept_as == "bf16":
         round_weights(module)  # behind the last checkpoint, so that what is resumed is rounded once
-    _finish(fitted, module, data, system, seed, stop)
+    _measure_once(fitted, module, data, system)
+    if system.evaluation.translations:
+        _translate(fitted, module, data, system)
+    if system.evaluation.probes:
+        _probe(fitted, module, system, seed, stop)
     keep_weights(module, folder, system.training.kept_as)
     return fitted
 
@@ -169,24 +172,12 @@ def _begin(module: Pretrain, system: System, start: Path | None, teacher: Path |
 
 
 def _teacher(system: System, weights: Path | None) -> Pretrain:
-    """The trained model of a system."""
     if weights is None:
         text = "needs the weights of a finished pretraining: pass them as `teacher`"
         raise ConfigError([Problem("objectives.distillation.teacher", text)])
     module = system.build(0)
     load_into(module, weights)
     return module
-
-
-def _finish(
-    fitted: Fitted, module: Pretrain, data: PretrainingData, system: System, seed: int, stop: Callable[[], bool]
-) -> None:
-    """Adds what is measured at the end."""
-    _measure_once(fitted, module, data, system)
-    if system.evaluation.translations:
-        _translate(fitted, module, data, system)
-    if system.evaluation.probes:
-        _probe(fitted, module, system, seed, stop)
 
 
 def _check(system: System, execution: Execution) -> None:

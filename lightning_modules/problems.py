@@ -38,8 +38,6 @@ def did_you_mean(word: str, allowed: Iterable[str], *, listed: bool = False) -> 
     Of a list too long to read, the nearest names and how many there are.
 
     Args:
-        word: What was given.
-        allowed: What may be.
         listed: Whether the whole list follows the nearest name too.
     """
     names = sorted(map(str, allowed))

@@ -41,7 +41,8 @@ def check(
         if evaluation.context and objectives.lm is None:
             wrong.append("evaluation.context is of models that predict next tokens (objectives.lm): set it to 0")
     else:
-        wrong = [f"evaluation.{name} is of streams: leave it out" for name in evaluation.of_streams]
+        own = evaluation.changed(("rows", "sequence_length", "context", "memory_length"))
+        wrong = [f"evaluation.{name} is of streams: leave it out" for name in own]
         if memory := getattr(model, "memory_length", 0):
             wrong.append(f"model.memory_length {memory} is of rows that continue from step to step: set it to 0")
         wrong[-1:] = [f"{last}, or set format.kind {form.kind} to stream" for last in wrong[-1:]]

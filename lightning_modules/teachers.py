@@ -22,11 +22,6 @@ def check(
     """Checks that a teacher can read what its student reads, and that what they say can be compared.
 
     Args:
-        settings: Those of the distillation.
-        form: The format of the student's text.
-        student: The student's model.
-        teacher: The teacher's.
-        taught: What the teacher was trained on.
         pieces: In what the teacher's tokenizer differs, and why it must not, by path.
 
     Raises:
@@ -58,11 +53,8 @@ def flops(settings: Distillation, teacher: AnyBackbone, vocab_size: int, hidden:
     """FLOPs of a teacher's forward pass over a sequence, and of its distribution where that is compared.
 
     Args:
-        settings: Those of the distillation.
-        teacher: The teacher's model.
         vocab_size: Pieces of both vocabularies.
         hidden: Expected positions of the sequence that are hidden and predicted.
-        positions: Those of the sequence.
     """
     size = teacher.size(vocab_size)
     asked = (positions if settings.positions == "all" else hidden) * bool(settings.distribution)

@@ -21,7 +21,9 @@ def check(model: Backbone, objectives: Objectives, form: InputFormat, data: Data
         ValueError: Naming every knob that is in the way.
     """
     if form.kind == "seq2seq":
-        wrong = [*_of_data(data), *_of_evaluation(evaluation), *_of_objectives(objectives)]
+        text = "is of running text, and format.kind seq2seq gives pairs: leave it out"
+        wrong = [*_of_data(data), *(f"evaluation.{name} {text}" for name in evaluation.changed(OF_RUNNING_TEXT))]
+        wrong += _of_objectives(objectives)
         wrong += _of_translations(data, evaluation)
     else:
         kind = model.get("kind")
@@ -61,10 +63,3 @@ def _of_objectives(objectives: Objectives) -> Iterator[str]:
             yield f"objectives.{name} is of one sequence, and format.kind seq2seq gives two: set objectives to lm alone"
     if objectives.lm is not None and objectives.lm.scored != "all":
         yield f"objectives.lm.scored {objectives.lm.scored} is of running text: set it to all"
-
-
-def _of_evaluation(evaluation: Evaluation) -> Iterator[str]:
-    fields = type(evaluation).model_fields
-    for name in OF_RUNNING_TEXT:
-        if getattr(evaluation, name) != fields[name].default:
-            yield f"evaluation.{name} is of running text, and format.kind seq2seq gives pairs: leave it out"

@@ -90,7 +90,6 @@ def beginnings(edges: Edges, ids: np.ndarray, inside: np.ndarray) -> np.ndarray:
     """Whether a word begins at each position, a bool array ``[b t]``.
 
     Args:
-        edges: Of the pieces of the vocabulary.
         ids: Ids of pieces ``[b t]``.
         inside: Where there is text rather than padding or a special piece ``[b t]``; no word crosses what is not.
     """

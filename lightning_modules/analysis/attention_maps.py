@@ -39,10 +39,6 @@ def attention_maps(backbone: nn.Module, example: Example) -> list[Attention]:
     A shared module yields one entry per layer. Of an encoder-decoder the layers of the encoder come first; what attends
     to a source is of `source_attention`.
 
-    Args:
-        backbone: An encoder with `MultiHeadAttention`; it is not changed.
-        example: Its input.
-
     Raises:
         Unsupported: For an encoder without attention.
     """
@@ -73,7 +69,6 @@ def source_attention(backbone: nn.Module, example: Example) -> list[Float[Tensor
 
     Args:
         backbone: An encoder-decoder; it is not changed. An LSTM has one layer of attention with one head.
-        example: Its input.
 
     Raises:
         Unsupported: For a model that does not attend to a source.
@@ -134,11 +129,6 @@ def head_statistics(
 
     Means are over all tokens that are neither special nor padding. Unlike here, Clark et al. include queries at [CLS]
     and [SEP], and use segments of Wikipedia of at most 128 tokens.
-
-    Args:
-        backbone: See `attention_maps`.
-        examples: The text.
-        vocabulary: Defines the special pieces.
 
     Raises:
         ValueError: For a text without ordinary tokens.

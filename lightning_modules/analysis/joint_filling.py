@@ -45,8 +45,6 @@ def fill_jointly(module: Pretrain, encoder: Encoder, text: str, count: int = 5) 
 
     Args:
         module: A masked model in evaluation mode.
-        encoder: Its tokenizer.
-        text: A text with two masks.
         count: Pairs of each way; the list holds all of them, by the mean of both orders. Of more than 2,048 pieces only
             the most probable ones are tried as the word that is filled in first.
 

@@ -30,7 +30,6 @@ def pretrained(system: System, weights: Path) -> Pretrain:
     """The module of a finished pretraining, in evaluation mode.
 
     Args:
-        system: The pretrained system.
         weights: The file that ``fit`` wrote.
 
     Raises:
@@ -52,12 +51,6 @@ def fill_mask(module: Pretrain, encoder: Encoder, text: str, count: int = 5) -> 
     """The most probable pieces for each ``[MASK]`` of a text, in descending order.
 
     The text is one segment between [CLS] and [SEP], read as training shows it (`masked`).
-
-    Args:
-        module: From `pretrained`.
-        encoder: The tokenizer of pretraining.
-        text: A text with at least one mask.
-        count: Pieces per mask.
 
     Raises:
         ConfigError: For a text without a mask or too long, and for a model without the objective 'mlm'.
@@ -96,12 +89,12 @@ def states(
     """One vector per item of one row, in the order of the items ``[n d]``.
 
     Args:
-        backbone: A pretrained encoder.
-        inputs: The encoded examples of a split.
         pooling: The mean over positions without padding, or the first position.
         layer: 0 for the embeddings' output, i for layer i; by default the last states, as heads read them.
     """
-    return _pooled(backbone, inputs, pooling, lambda encoded: [_layer(encoded, layer)])[0]
+    return _pooled(
+        backbone, inputs, pooling, lambda encoded: [encoded.last if layer is None else encoded.layers[layer]]
+    )[0]
 
 
 def _pooled(
@@ -119,10 +112,6 @@ def _pooled(
     backbone.train(training)
     back = np.argsort(order.order)
     return [np.concatenate(batches)[back] for batches in zip(*vectors, strict=True)]
-
-
-def _layer(encoded: Encoded, layer: int | None) -> torch.Tensor:
-    return encoded.last if layer is None else encoded.layers[layer]
 
 
 def linear_probe(train: tuple[np.ndarray, np.ndarray], dev: tuple[np.ndarray, np.ndarray]) -> float:
@@ -168,9 +157,7 @@ def probe(
     """Kind of probe -> accuracy on the dev examples of a text classification task.
 
     Args:
-        backbone: A pretrained encoder; it is not changed.
         data: The task, encoded by the tokenizer of pretraining.
-        kinds: Names of ``PROBES``.
         pooling: See `states`.
         layer: See `states`.
 
@@ -191,11 +178,7 @@ def probe_layers(
     kinds: Sequence[str] = tuple(PROBES),
     pooling: Literal["mean", "first"] = "mean",
 ) -> dict[str, list[float]]:
-    """The results of `probe` for each layer, the output of the embeddings first; encodes the examples once.
-
-    Raises:
-        ConfigError: As in `probe`.
-    """
+    """The results of `probe` for each layer, the output of the embeddings first; encodes the examples once."""
     labels = _classes(data)
     train, dev = (_pooled(backbone, inputs, pooling, lambda e: e.layers) for inputs in (data.train, data.dev))
     layers = [((fit, labels[0]), (test, labels[1])) for fit, test in zip(train, dev, strict=True)]
@@ -219,7 +202,6 @@ def answer(networks: tuple[nn.Module, Head], encoder: Encoder, spans: Spans, len
 
     Args:
         networks: Backbone and head of a fine-tuning on a span task such as SQuAD.
-        encoder: Their tokenizer.
         spans: The shape of that task.
         length: Maximum positions of a window.
         question: Question and passage; id and answers are ignored.

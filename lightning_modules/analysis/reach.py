@@ -21,12 +21,7 @@ def reach(model: AnyBackbone, length: int, seed: int = 0) -> float:
     """The relative change of a state when one token at least `SHARE` of the length away is another one.
 
     Both ends of the sequence are read, where the direction allows it; the smaller change counts. A model of two
-    stacks is read where each of them sees the token.
-
-    Args:
-        model: The encoder's settings; dropout is off.
-        length: Positions of the sequence.
-        seed: Of weights and tokens.
+    stacks is read where each of them sees the token. Dropout is off.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

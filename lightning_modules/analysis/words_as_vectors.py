@@ -106,7 +106,6 @@ def _of_characters(words: WordsByCharacters, pieces: Sequence[int], vocabulary: 
 
 
 def _layers(module: Pretrain, encoder: Encoder, ids: Sequence[int]) -> list[Tensor]:
-    """The layers of one sequence."""
     example = as_example(ids, encoder.vocabulary, characters=CHARACTERS in module.backbone.supports)
     return module.backbone(example).layers
 
@@ -128,13 +127,9 @@ def nearest_occurrences(
     of a word of several pieces is their mean.
 
     Args:
-        module: A pretrained model.
-        encoder: Its tokenizer.
-        sentence: A sentence with the word.
         word: The word, case-insensitive.
         text: Sentences, their words separated by spaces. One that is ``sentence`` is left out.
         layer: Which states; by default those of the last layer.
-        count: How many.
 
     Raises:
         ConfigError: For a sentence without the word, or too long.
@@ -178,8 +173,6 @@ def word_states(module: Pretrain, encoder: Encoder, sentences: Sequence[str], wo
     Each sentence is encoded alone, between [CLS] and [SEP]. The state of a word of several pieces is their mean.
 
     Args:
-        module: A pretrained model.
-        encoder: Its tokenizer.
         sentences: Sentences with the word; the first occurrence counts.
         word: The word, case-insensitive.
 

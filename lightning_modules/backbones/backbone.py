@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from lightning_modules.backbones.clustered import ClusteredTable
 from lightning_modules.backbones.embeddings import Embeddings
-from lightning_modules.batch import Encoded, Example, Size
+from lightning_modules.batch import Direction, Encoded, Example, Size
 from lightning_modules.config import ConfigError, Problem, Settings
 
 SEGMENTS = "segment table"
@@ -65,7 +65,6 @@ class BackboneModule(nn.Module, ABC):
         gradients stop is the model's business.
 
         Args:
-            rows: Of each batch.
             device: Of the carry; by default that of the word embeddings.
         """
         return None
@@ -89,11 +88,14 @@ class BackboneModule(nn.Module, ABC):
 
 
 class Backbone(Settings, ABC):
-    """The settings of an encoder.
+    """The settings of an encoder."""
 
-    Besides what is declared here every kind has the fields ``num_layers``, ``hidden_size``, ``embedding_size``,
-    ``direction`` and ``segment_types``.
-    """
+    if TYPE_CHECKING:  # every kind has these fields
+        num_layers: int
+        hidden_size: int
+        embedding_size: int | None
+        direction: Direction
+        segment_types: int
 
     @property
     @abstractmethod
@@ -105,9 +107,14 @@ class Backbone(Settings, ABC):
         """The encoder, initialised from torch's current generator."""
 
     @property
-    @abstractmethod
+    def stacks(self) -> int:
+        """Stacks of layers over the embeddings: one, or one per direction."""
+        return 2 if self.direction == "two_way" else 1
+
+    @property
     def depth(self) -> int:
-        """Layers above the embeddings in `Encoded.layers`."""
+        """Layers of one stack: those above the embeddings in `Encoded.layers`."""
+        return self.num_layers // self.stacks
 
     @property
     @abstractmethod
@@ -120,9 +127,9 @@ class Backbone(Settings, ABC):
         """Width of ``Encoded.layers[0]``."""
 
     @property
-    @abstractmethod
     def table_width(self) -> int:
         """Width of the table of word embeddings."""
+        return self.embedding_size or self.hidden_size
 
     @property
     @abstractmethod
@@ -164,15 +171,9 @@ class Backbone(Settings, ABC):
         """FLOPs of the matrix products of one forward pass over one sequence; without elementwise operations.
 
         Args:
-            length: Positions.
             queries: Rows of its query stream, if it has one.
             memory: Positions before them that it remembers, if it has a memory; by default as many as in pretraining.
         """
-
-    @property
-    @abstractmethod
-    def stacks(self) -> int:
-        """Stacks of layers over the embeddings: one, or one per direction."""
 
     @property
     def total_heads(self) -> int:
@@ -196,8 +197,6 @@ def only(model: Backbone, kind: type[_Kind], what: str) -> _Kind:
     """The settings of an encoder where one kind alone will do.
 
     Args:
-        model: The settings.
-        kind: Their class.
         what: What asks for it, as the subject of the refusal.
 
     Raises:

@@ -35,9 +35,6 @@ class Highway(nn.Module):
     """``y = g relu(W x + b) + (1 - g) x`` with ``g = sigmoid(V x + c)`` (Srivastava et al. 2015, equation 3).
 
     It begins near the identity: c is -2.
-
-    Args:
-        width: Width of x and y.
     """
 
     def __init__(self, width: int) -> None:
@@ -58,10 +55,6 @@ class WordsByCharacters(nn.Module):
     Filters run over the characters, padding included; the rectifier follows the maximum over places, as in the
     released code. Places where a filter sees padding alone are alike, so that rows end seven characters, the width
     of the widest filter, behind the longest word.
-
-    Args:
-        settings: Sizes.
-        width: Width e of the vectors.
     """
 
     def __init__(self, settings: CharacterEncoder, width: int) -> None:

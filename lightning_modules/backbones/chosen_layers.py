@@ -52,9 +52,6 @@ def chosen_layers(
     DistilBERT.
 
     Args:
-        weights: Those of the deeper model, by name.
-        chosen: Which of its layers.
-        start: The deeper model.
         names: Names of the weights of the model that has these alone.
     """
     kept = {name: tensor for name, tensor in weights.items() if not _SUB_LAYER.match(name)}

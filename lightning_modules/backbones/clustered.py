@@ -14,7 +14,6 @@ class ClusteredTable(nn.Module):
     """Word embeddings in clusters.
 
     Args:
-        vocab_size: Number of words.
         width: Width e of what it gives, and of the vectors of the first cluster.
         cutoffs: The first id of each further cluster, ascending.
         divisor: How many times narrower a cluster's vectors are than those before it.

@@ -37,8 +37,6 @@ class Embeddings(nn.Module):
     ``embedding_hidden_mapping_in``).
 
     Args:
-        settings: The settings of the encoder.
-        vocab_size: Rows of the word table.
         width: Width d of the output.
         positions: ``learned`` or ``sinusoidal``; the others add no table.
         max_positions: Rows of the position table.
@@ -124,15 +122,10 @@ class Embeddings(nn.Module):
         return table(numbers.clamp(min=0)) * known
 
     def check_length(self, length: int) -> None:
-        """Checks that a position table has so many rows.
-
-        Raises:
-            ValueError: If it has fewer.
-        """
+        """Checks that a position table has so many rows."""
         if self._rows is not None and length > len(self._rows):
             raise ValueError(f"a sequence has {length} positions, but model.max_positions is {len(self._rows)}")
 
     @property
     def _rows(self) -> Float[Tensor, "p e"] | None:
-        """The vector of each position."""
         return self.fixed if self.position is None else self.position.weight

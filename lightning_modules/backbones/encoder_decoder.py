@@ -53,8 +53,7 @@ class OfTwoSequences(Settings):
 
     @model_validator(mode="after")
     def _reads_two_sequences(self) -> Self:
-        fields = type(self).model_fields
-        if wrong := [name for name in self.of_one_sequence if getattr(self, name) != fields[name].default]:
+        if wrong := self.changed(self.of_one_sequence):
             raise ValueError(f"{', '.join(wrong)} {'is' if len(wrong) == 1 else 'are'} of models of one sequence")
         return self
 

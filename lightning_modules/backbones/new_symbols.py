@@ -18,7 +18,6 @@ class ExtendedTable(nn.Embedding):
 
     Args:
         table: The pretrained table, whose parameter is taken over.
-        count: Number of new symbols.
     """
 
     NEW = "new"  # the name of the parameter of new rows

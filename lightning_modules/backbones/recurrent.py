@@ -198,16 +198,6 @@ class RecurrentSettings(Backbone):
         return ("embedding_dropout", "dropout", *used)
 
     @property
-    def stacks(self) -> int:
-        """Stacks of layers over the embeddings: one, or one per direction."""
-        return len(_WAYS[self.direction])
-
-    @property
-    def depth(self) -> int:
-        """Layers of one stack."""
-        return self.num_layers // self.stacks
-
-    @property
     def sizes(self) -> tuple[int, ...]:
         """Units of each layer of a stack."""
         return (*[self.hidden_size] * (self.depth - 1), self.output_size or self.hidden_size)
@@ -225,11 +215,6 @@ class RecurrentSettings(Backbone):
     def embedded_width(self) -> int:
         """Width of ``Encoded.layers[0]``: that of the tables; of two stacks it holds the embeddings twice (ELMo)."""
         return self.stacks * self.table_width
-
-    @property
-    def table_width(self) -> int:
-        """Width of the embedding tables."""
-        return self.embedding_size or self.hidden_size
 
     @property
     def longest(self) -> int:
@@ -300,16 +285,10 @@ class _Layer(nn.LSTM):
     reaches it. The gradient reaches the weights themselves, which stay parameters of the layer.
 
     Args:
-        inputs: Width of what it reads.
-        size: Its units.
-        weight_dropout: The share.
         cells: Cells, if its units are projections of them.
-
-    Attributes:
-        spared: Parameters without weight decay.
     """
 
-    spared = ("bias_ih_l0", "bias_hh_l0")
+    spared = ("bias_ih_l0", "bias_hh_l0")  # without weight decay
 
     def __init__(self, inputs: int, size: int, weight_dropout: float = 0.0, cells: int | None = None) -> None:
         super().__init__(inputs, cells or size, batch_first=True, proj_size=size if cells else 0)
@@ -332,7 +311,6 @@ class _Layer(nn.LSTM):
         """The output after each position, and the state after the last one of each row.
 
         Args:
-            x: What it reads.
             before: The state before the first position; by default zeros.
             sizes: The positions of each row that it reads, the first ones; by default all.
         """
@@ -431,7 +409,6 @@ class RecurrentEncoder(BackboneModule):
         """The layers over what the first one reads, and for each stack the state of each layer after the rows.
 
         Args:
-            x: What the first layer reads.
             real: Which of it is no padding.
             before: For each stack the state of each layer before the rows; zeros with None.
             ends: Whether the states are those after the last position that is no padding. Then there is no None.
@@ -474,8 +451,6 @@ class RecurrentEncoder(BackboneModule):
 
         Args:
             carry: The states after the batch before; zeros by default.
-            rows: Rows of the next batch.
-            device: Of the states.
         """
         if carry is None or len(carry.stacks[0][0][0]) < rows:
             return StackStates(tuple(self.zeros(rows, device) for _ in self.stacks))

@@ -291,6 +291,7 @@ class StackSettings(Backbone):
         layer.
         """
         alone = self.sharing == "none" or self.sharing_groups == self.depth
+        has_own_std = self.positions == "learned" and self.position_init_std != self.init_std
         return self.model_copy(
             update={
                 "embedding_size": None if self.embedding_size == self.hidden_size else self.embedding_size,
@@ -303,20 +304,16 @@ class StackSettings(Backbone):
                 "max_positions": self.max_positions if self.positions in (*TABLED, "relative_learned") else 0,
                 "query_biases": self.query_biases if self.positions in BY_DISTANCE else "shared",
                 "clamp_length": self.clamp_length if self.positions in BY_DISTANCE else 0,
-                "position_init_std": self._position_init_std(),
+                "position_init_std": self.position_init_std if has_own_std else None,
                 "rotary_size": (self.rotary_size or self.key_width) if self.positions == "rotary" else None,
             }
         )
 
-    def _position_init_std(self) -> float | None:
-        """That of learned positions where it is not that of all weights."""
-        own = self.positions == "learned" and self.position_init_std != self.init_std
-        return self.position_init_std if own else None
-
     @property
     def heads(self) -> int:
         """Attention heads of a layer."""
-        return self.num_heads or _default_heads(self.hidden_size)
+        most = max(1, self.hidden_size // HEAD_SIZE)
+        return self.num_heads or max(h for h in range(1, most + 1) if self.hidden_size % h == 0)
 
     @property
     def key_width(self) -> int:
@@ -329,19 +326,9 @@ class StackSettings(Backbone):
         return self.ffn_size or 4 * self.hidden_size
 
     @property
-    def stacks(self) -> int:
-        """Stacks of layers over the embeddings: one, or one per direction."""
-        return 2 if self.direction == "two_way" else 1
-
-    @property
     def dropouts(self) -> tuple[str, ...]:
         """Those of embeddings, layers and attention."""
         return ("embedding_dropout", "dropout", "attention_dropout")
-
-    @property
-    def depth(self) -> int:
-        """Layers of one stack."""
-        return self.num_layers // self.stacks
 
     @property
     def width(self) -> int:
@@ -352,11 +339,6 @@ class StackSettings(Backbone):
     def embedded_width(self) -> int:
         """Width of ``Encoded.layers[0]``: the embeddings are projected to that of the stream."""
         return self.width
-
-    @property
-    def table_width(self) -> int:
-        """Width of the embedding tables."""
-        return self.embedding_size or self.hidden_size
 
     def size(self, vocab_size: int) -> Size:
         """See `Backbone.size`."""
@@ -459,8 +441,3 @@ class StackSettings(Backbone):
         return float(
             length * (self.num_layers * per_token + projected) + self.num_layers * remembered + queries * per_query
         )
-
-
-def _default_heads(hidden_size: int) -> int:
-    most = max(1, hidden_size // HEAD_SIZE)
-    return max(h for h in range(1, most + 1) if hidden_size % h == 0)

@@ -119,15 +119,7 @@ def _made(kind: str, settings: StackSettings) -> SubLayer:
     return SubLayer(attention, settings)
 
 
-def _clustered(settings: StackSettings, vocab_size: int) -> ClusteredTable | None:
-    """The word embeddings of a model with several widths of them."""
-    if settings.embedding_divisor == 1:
-        return None
-    return ClusteredTable(vocab_size, settings.table_width, settings.embedding_cutoffs, settings.embedding_divisor)
-
-
 def _relation(settings: StackSettings) -> Relation | None:
-    """What a layer adds to its scores."""
     heads, size = settings.heads, settings.hidden_size // settings.heads
     own = _query_biases(settings) if settings.query_biases == "layer" else None
     if settings.positions == "relative":
@@ -170,6 +162,7 @@ class TransformerEncoder(BackboneModule):
         self.supports, self.carries = settings.supports, settings.direction == "left_to_right"
         self.memory_length, self.same_length = settings.memory_length, settings.same_length
         self.clamp_length, self.width = settings.clamp_length, settings.hidden_size
+        cutoffs, divisor = settings.embedding_cutoffs, settings.embedding_divisor
         self.embeddings = Embeddings(
             settings,
             vocab_size,
@@ -177,7 +170,7 @@ class TransformerEncoder(BackboneModule):
             settings.positions,
             settings.max_positions,
             scaled=settings.embedding_scale,
-            words=_clustered(settings, vocab_size),
+            words=None if divisor == 1 else ClusteredTable(vocab_size, settings.table_width, cutoffs, divisor),
         )
         self.owners = [settings.owners(layer) for layer in range(settings.num_layers)]
         self.blocks = nn.ModuleList(
@@ -260,7 +253,9 @@ class TransformerEncoder(BackboneModule):
             x = torch.cat([x, self._queries(example.inputs, asked)], 1)
         for layer, owners in enumerate(self.owners):
             read = wanted if layer == len(self.owners) - 1 else None
-            context = self._context(x[:, :length], before, asked)
+            context = None if asked is None else x[:, :length]  # None if rows attend to each other
+            if isinstance(before, Remembering):
+                context = before.context(x[:, :length])
             past = before.layers[layer] if isinstance(before, Past) else None
             if self.recompute and self.training and torch.is_grad_enabled():
                 x = checkpoint(self._layer, owners, x, scene, past, context, read, use_reentrant=False)
@@ -295,14 +290,6 @@ class TransformerEncoder(BackboneModule):
         word = self.query.expand(*asked.column.shape, -1)
         return self.embeddings.placed(word, tables, positions)
 
-    def _context(
-        self, x: Float[Tensor, "b t d"], before: _Before, asked: Asked | None
-    ) -> Float[Tensor, "b s d"] | None:
-        """What the rows of the next layer attend to; None if they attend to each other."""
-        if isinstance(before, Remembering):
-            return before.context(x)
-        return None if asked is None else x
-
     def _sub_layer(self, owners: dict[str, int], kind: str) -> nn.Module:
         block = self.blocks[owners[kind]]
         assert isinstance(block, nn.ModuleDict)
@@ -311,7 +298,8 @@ class TransformerEncoder(BackboneModule):
     def _scene(self, example: Example, x: Float[Tensor, "b t d"], before: _Before, asked: Asked | None) -> Scene:
         """What every layer shares, computed once in the precision that attention runs in."""
         if before is None:
-            place = attended = _positions(example, x)
+            given = example.inputs.positions
+            place = attended = torch.arange(x.shape[1], device=x.device)[None] if given is None else given
             mask = attention_mask(example.visible.toward(self.direction), x.shape[1], x.device)
         else:
             place, attended, mask = before.place, before.positions, before.mask()
@@ -352,7 +340,6 @@ class TransformerEncoder(BackboneModule):
     def _distances(
         self, example: Example, before: _Before, place: Int[Tensor, "#b t"], attended: Int[Tensor, "#b s"]
     ) -> Distances | None:
-        """What layers that attend by distance read."""
         if not self.by_distance:
             return None
         alone = before is None and example.inputs.positions is None
@@ -362,13 +349,11 @@ class TransformerEncoder(BackboneModule):
         return Distances.between(place, attended, self.direction, self.clamp_length)
 
     def _waves(self, distances: Distances | None, x: Float[Tensor, "b t d"]) -> Float[Tensor, "n d"] | None:
-        """The sinusoids of the distances."""
         if distances is None or self.waves_dropout is None:
             return None
         return self.waves_dropout(waves(distances.each, x.shape[2], x.dtype))
 
     def _rotation(self, positions: Int[Tensor, "#b t"], x: Float[Tensor, "b _ d"]) -> Rotation | None:
-        """The rotation of queries or keys in every layer."""
         if self.rotary_size is None:
             return None
         return rotation(positions, self.rotary_size, self.key_width, _precision(x))
@@ -380,11 +365,6 @@ class TransformerEncoder(BackboneModule):
         if name.startswith("query_biases."):
             return 1
         return int(name.split(".")[1]) + 1 if name.startswith("blocks.") else len(self.blocks) + 1
-
-
-def _positions(example: Example, x: Float[Tensor, "b t d"]) -> Int[Tensor, "#b t"]:
-    given = example.inputs.positions
-    return torch.arange(x.shape[1], device=x.device)[None] if given is None else given
 
 
 def _precision(x: Tensor) -> torch.dtype:

@@ -27,8 +27,6 @@ def open_annotated(data: Data, split: Split, reads: Iterable[Annotation]) -> Tok
     """The token store of a split with annotations, those that are missing made first.
 
     Args:
-        data: Corpora and tokenizer.
-        split: The split.
         reads: Annotator and kind of tags of each annotation.
 
     Raises:
@@ -46,7 +44,6 @@ def open_annotated(data: Data, split: Split, reads: Iterable[Annotation]) -> Tok
 
 
 def _marks(store: TokenStore, data: Data, split: Split, by: Annotator, title: str) -> np.ndarray:
-    """The marks of a store ``[n]``."""
     parts = []
     encoder = Encoder(tokenizer_file(data), data.tokenizer.kind)
     progress, words = Progress(f"annotation of {' + '.join(data.corpora)} ({split}): {title}"), 0

@@ -38,10 +38,7 @@ class PretrainingData(pl.LightningDataModule):
     """The text of a pretraining run for Lightning: training batches and fixed held-out examples.
 
     Attributes:
-        data: Corpora and tokenizer.
-        format: The input format.
         seed: Determines order and corruption.
-        steps: Optimiser steps.
         batch_size: Sequences per optimiser step, over all ranks and micro-batches.
         micro_batch_size: Sequences per forward pass on one rank; None means all of the rank.
         prepare: Makes training examples; see ``Prepare``.
@@ -184,7 +181,6 @@ class PretrainingData(pl.LightningDataModule):
 
         Args:
             negatives: The kind of negatives; see `InputFormat`.
-            count: Maximum number of pairs.
             prepare: Makes the examples; by default ``prepare_heldout``.
 
         Raises:
@@ -208,10 +204,6 @@ class PretrainingData(pl.LightningDataModule):
 
         Each pair has both of its sentences first, in rows of their own. Pairs that have no room for the translation of
         the other are left out.
-
-        Args:
-            count: Maximum number of rows.
-            prepare: Makes the examples.
 
         Raises:
             ConfigError: When the held-out text has no pair.
@@ -291,10 +283,6 @@ class PretrainingData(pl.LightningDataModule):
 
     def pair_scores(self, negatives: Negatives, count: int) -> dict[str, pair_methods.Score]:
         """The scores on `heldout_pairs` of simple methods that learn from training pairs of the same construction.
-
-        Args:
-            negatives: The kind of negatives.
-            count: Maximum number of held-out pairs.
 
         Raises:
             ConfigError: When either text has no such pair.

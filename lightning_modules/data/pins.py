@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from lightning_modules import cached, pins
 from lightning_modules.config import ConfigError, identity
@@ -88,11 +88,7 @@ def expected(name: str) -> dict[str, Part]:
         if not cached.is_sound(_by_name(name)):
             raise
         path = _by_name(name)
-
-    def measure(file: BinaryIO) -> None:
-        cached.put_json(file, entry(name))
-
-    return _parts({name: cached.kept(path, measure, cached.get_json)})[name]
+    return _parts({name: cached.kept_json(path, lambda: entry(name))})[name]
 
 
 def keep_by_name(name: str) -> None:

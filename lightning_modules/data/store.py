@@ -44,11 +44,9 @@ class TokenStore:
     """The tokens of one split.
 
     Attributes:
-        folder: Its folder.
         ids: Token ids of the whole text, without special tokens ``[n]``.
         sentences: Start of each sentence, and the end ``[sentences + 1]``.
         documents: First sentence of each document, and the end ``[documents + 1]``.
-        vocabulary: The pieces.
         words: Number of space-separated words.
         corpora: First document of every corpus after the first.
         mark_files: Annotation (annotator and kind of tags) -> the file with its marks.
@@ -122,7 +120,6 @@ class TokenStore:
         """Sequences with these numbers, as rows of the tokens at places of the text ``[b t]``, after [CLS].
 
         Args:
-            indices: Their numbers ``[b]``.
             source: The place of each position's token ``[b t]``.
             separator: Which positions are [SEP] ``[b t]``.
             real: Which are no padding ``[b t]``.
@@ -200,11 +197,7 @@ def tokenizer_place(data: Data) -> Path:
 
 
 def pieces(data: Data) -> tuple[str, ...]:
-    """The pieces of the tokenizer of some corpora, in the order of their ids.
-
-    Raises:
-        ConfigError: As `tokenizer_file`.
-    """
+    """The pieces of the tokenizer of some corpora, in the order of their ids."""
     return Encoder(tokenizer_file(data), data.tokenizer.kind).vocabulary.pieces
 
 

@@ -24,7 +24,7 @@ from lightning_modules.layers.dropout import Dropout
 from lightning_modules.layers.scalar_mix import ScalarMix
 from lightning_modules.places import cache
 from lightning_modules.tasks import Features
-from lightning_modules.tasks.loader import Batches, InOrder, TaskData
+from lightning_modules.tasks.loader import Batches, Changed, InOrder, TaskData
 from lightning_modules.tasks.shapes.shape import Inputs
 
 _RECIPE = 1  # raise when the same weights and examples would give different features
@@ -40,7 +40,6 @@ class FrozenFeatures(nn.Module):
     Args:
         encoder: The backbone to freeze. It is not a submodule: optimisers, checkpoints and parameter counts exclude
             it, and it moves to a device when it is first used there.
-        model: Its settings.
         settings: The layers to read and the BiLSTM.
 
     Attributes:
@@ -131,28 +130,19 @@ class FrozenFeatures(nn.Module):
         return self.dropout(layers.flatten(-2) if mix is None else mix(layers, real))
 
 
-class Kept:
+class Kept(Changed):
     """The items of a split with the cached features of their rows.
 
     A row is identified by its number (``Example.inputs.sample``). The file name is a hash of the weights, of the
     encoder's inputs and of the layers; the first batch writes the file if it does not exist.
 
     Args:
-        inputs: The items.
         frozen: Builds the module that computes the features.
     """
 
     def __init__(self, inputs: Inputs, frozen: Callable[[], FrozenFeatures]) -> None:
-        self.inputs, self.frozen = inputs, frozen
-        self.examples, self.sizes = inputs.examples, inputs.sizes
-
-    def __len__(self) -> int:
-        return len(self.inputs)
-
-    def batch(self, indices: np.ndarray) -> Example:
-        """The items with these numbers, and their features."""
-        example = self.inputs.batch(indices)
-        return replace(example, features=self.rows.read(example))
+        super().__init__(inputs, lambda example: replace(example, features=self.rows.read(example)))
+        self.frozen = frozen
 
     @cached_property
     def rows(self) -> "_Rows":

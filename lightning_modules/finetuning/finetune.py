@@ -26,12 +26,7 @@ _THAWED = 0.1  # the rate of all but the head in chain-thaw, as a share of the h
 
 
 class TaskTeacher(Frozen):
-    """A frozen fine-tuned model: no dropout, no gradient.
-
-    Args:
-        backbone: Its backbone.
-        head: Its head.
-    """
+    """A frozen fine-tuned model: no dropout, no gradient."""
 
     def __init__(self, backbone: nn.Module, head: Head) -> None:
         super().__init__()

@@ -59,25 +59,17 @@ def importances(
             every = [states for number in read for states in read[number]]
             gradients = iter(torch.autograd.grad(loss, every))
             for number, uses in read.items():
-                by_head = sum(_products(states, next(gradients), layers[number]) for states in uses)
+                form = layers[number].num_heads, layers[number].head_size
+                products = ((states * next(gradients)).detach() for states in uses)
+                by_head = sum(each.unflatten(2, form).sum((1, 3)) for each in products)  # of each row's loss
                 assert isinstance(by_head, Tensor)
                 sums[number] += by_head.unflatten(0, (-1, rows)).sum(1).abs().sum(0).double().cpu()
             examples += len(example.inputs.ids) // rows
     finally:
         for hook in hooks:
             hook.remove()
-    return [_normalised(total / max(1, examples)) for total in sums]
-
-
-def _products(
-    states: Float[Tensor, "b t _"], gradient: Float[Tensor, "b t _"], layer: MultiHeadAttention
-) -> Float[Tensor, "b h"]:
-    """The derivative of each row's loss by a factor on each head."""
-    return (states * gradient).detach().unflatten(2, (layer.num_heads, layer.head_size)).sum((1, 3))
-
-
-def _normalised(values: Tensor) -> Tensor:
-    return values / values.norm().clamp_min(1e-300)
+    means = [total / max(1, examples) for total in sums]
+    return [mean / mean.norm().clamp_min(1e-300) for mean in means]
 
 
 @dataclass
@@ -85,7 +77,6 @@ class Heads:
     """The heads of a backbone, of which some are left.
 
     Attributes:
-        backbone: The backbone.
         left: The numbers of the heads left in each layer, as they were numbered at first.
     """
 
@@ -128,8 +119,6 @@ def removals(
     again before each round, on the model that is left.
 
     Args:
-        heads: All heads of the model.
-        settings: How many are removed, in which order.
         seed: Determines a random order.
         importance: Computes that of the heads left.
     """

@@ -8,12 +8,7 @@ from lightning_modules.training.masks import matrices
 
 
 def removed(system: System, settings: FineTuning) -> int:
-    """Parameters of removed heads, and weights that are held at 0. Counted without allocating memory.
-
-    Args:
-        system: The pretrained system.
-        settings: The settings of the fine-tuning.
-    """
+    """Parameters of removed heads, and weights that are held at 0. Counted without allocating memory."""
     if settings.removal is None and settings.masking is None:
         return 0
     with undrawn():

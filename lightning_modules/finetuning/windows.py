@@ -27,7 +27,6 @@ class InWindows(nn.Module):
 
     Args:
         encoder: A backbone whose rows go on from batch to batch, and whose padding is at the end of rows.
-        window: Positions of a window.
         reader: What represents a row, a name of `FOLDED`.
     """
 

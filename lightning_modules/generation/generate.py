@@ -85,11 +85,8 @@ def generate(
     """What a model writes after each prompt.
 
     Args:
-        model: The language model.
         prompts: Token ids, the model's start tokens included.
-        sampling: How tokens are chosen.
         new_tokens: Tokens to write after each prompt, at most.
-        seed: Of the draws.
         cached: Whether a token is computed from a carry of those before rather than from all of them again. This gives
             the same tokens but for rounding. By default it is so where the model has a carry.
         on_progress: Called after each token of a batch with the tokens that are done and their number, at most.
@@ -100,7 +97,8 @@ def generate(
     sampling.check()
     check_prompts(model, prompts, new_tokens)
     carried = model.backbone.carries if cached is None else cached
-    noise = _noise(seed, len(prompts), new_tokens)
+    number = np.arange(len(prompts))
+    noise = Draws(seed, number, number, np.zeros_like(number), "generation").uniform("tokens", new_tokens)
     written: dict[int, Generated] = {}
     total = len(prompts) * new_tokens
     for rows in _batches([len(prompt) for prompt in prompts], new_tokens):
@@ -139,11 +137,6 @@ def drawn(chances: Float[Tensor, "n v"], noise: Float[Tensor, " n"]) -> Tensor:
     place = torch.searchsorted(up_to, (noise * up_to[:, -1])[:, None], right=True)[:, 0]
     last = chances.shape[1] - 1 - (chances > 0).flip(1).int().argmax(1)
     return torch.minimum(place, last)
-
-
-def _noise(seed: int, rows: int, columns: int) -> np.ndarray:
-    number = np.arange(rows)
-    return Draws(seed, number, number, np.zeros_like(number), "generation").uniform("tokens", columns)
 
 
 def check_prompts(texts: Wording, prompts: Sequence[Sequence[int]], new_tokens: int) -> None:
@@ -213,7 +206,8 @@ class _Writing:
             self.ids = torch.cat([self.ids, token[:, None]], 1)
             self.real = torch.cat([self.real, torch.ones_like(self.real[:, :1])], 1)
             yield step + 1
-            if bool((self._ended() | (step + 1 >= self.room)).all()):
+            ended = (self.ids[:, self.width :] == (-1 if self.model.end is None else self.model.end)).any(1)
+            if bool((ended | (step + 1 >= self.room)).all()):
                 return
 
     def _read(self, ids: Tensor, real: Tensor, first: int, carry: Any) -> Encoded:
@@ -221,10 +215,6 @@ class _Writing:
         place = place.clamp(min=0, max=self.model.max_positions - 1)  # padding, and rows that have ended
         example = self.model.example(ids, real, place if self.model.backbone.numbered else None)
         return self.model.backbone(example) if carry is None else self.model.backbone(example, carry)
-
-    def _ended(self) -> Tensor:
-        end = -1 if self.model.end is None else self.model.end
-        return (self.ids[:, self.width :] == end).any(1)
 
     def written(self) -> list[Generated]:
         """What was written after each prompt."""

@@ -60,7 +60,6 @@ class LanguageModelOf(Wording):
     """A left-to-right language model in evaluation mode.
 
     Attributes:
-        backbone: The encoder.
         heads: The heads of its language modelling.
         objective: The settings of its language modelling, which know how heads are read.
         direction: In which the backbone reads: left_to_right, or two_way, whose first half does.
@@ -97,7 +96,6 @@ def check_predicts_next(system: System, name: str) -> LanguageModel:
     """The language modelling of a system, refused unless it predicts next tokens; call it before weights are loaded.
 
     Args:
-        system: The system.
         name: What messages call the model.
 
     Raises:
@@ -131,12 +129,9 @@ def wording(system: System, encoder: Encoder, max_positions: int = 0, *, keeps_s
     """How texts become rows of a system's language model.
 
     Args:
-        system: Its settings.
-        encoder: Its tokenizer.
         max_positions: The longest row; by default as far as training has shown, since later positions have learnt
             nothing: the length of a row, and of positions that are distances also that of the memory before it. What
             was trained to go on reads any text whole (`reads_whole`).
-        keeps_space: See `Wording`.
     """
     vocabulary, form = encoder.vocabulary, system.format
     frame = getattr(form, "frame", "cls_sep")
@@ -162,11 +157,7 @@ _WHOLE = 1 << 24  # positions, more than any text has
 
 
 def with_network(texts: Wording, module: "Pretrain", system: System) -> LanguageModelOf:
-    """The language model of a module with trained weights, which is set to evaluation mode.
-
-    Raises:
-        ConfigError: As `check_predicts_next`.
-    """
+    """The language model of a module with trained weights, which is set to evaluation mode."""
     lm = check_predicts_next(system, system.name or "the model")
     known = {field.name: getattr(texts, field.name) for field in fields(Wording)}
     backbone, heads = module.eval().backbone, own_heads(module.heads, "lm")
@@ -179,11 +170,5 @@ def of_training(module: "Pretrain", system: System, encoder: Encoder, max_positi
 
     Args:
         module: Its module with trained weights; it is set to evaluation mode.
-        system: Its settings.
-        encoder: Its tokenizer.
-        max_positions: As in `wording`.
-
-    Raises:
-        ConfigError: As `check_predicts_next`.
     """
     return with_network(wording(system, encoder, max_positions), module, system)

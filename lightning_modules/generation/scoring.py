@@ -65,7 +65,6 @@ def log_probabilities(
     """The log-probability of every token of a row after the first, given all before it.
 
     Args:
-        model: The language model.
         rows: Token ids, the model's start tokens included.
         windows: How longer rows than the model can read are read; by default they are refused.
         batch_tokens: Positions of a forward pass, padding included.
@@ -91,12 +90,10 @@ def continuations(
     """The log-probabilities of the tokens of an option after its prompt, for each pair of them.
 
     Args:
-        model: The language model.
         prompts: Token ids of a prompt for each option, the model's start tokens included; never empty.
         options: Token ids of the options; never empty.
         windows: As in `log_probabilities`; an option of at most ``stride`` tokens is read in one window, which ends
             with it.
-        batch_tokens: As in `log_probabilities`.
         on_progress: Called after each batch with the tokens that were read and their number in all.
 
     Returns:
@@ -159,7 +156,6 @@ class Continuation:
     """What a model says of an option after its prompt.
 
     Attributes:
-        text: The option.
         tokens: The log-probability of each of its tokens after the prompt ``[n]``.
         unconditional: The log-probability of all of it after the neutral prompt; NaN if there is none.
     """
@@ -210,13 +206,9 @@ def scored(
     """What a model says of the options of each prompt; `SCORES` holds ways to compare them.
 
     Args:
-        model: The language model.
         prompts: The prompts; an empty one is the model's start tokens.
         options: The options of each prompt.
         neutral: The prompt of unconditional probabilities. None where these are not requested.
-        windows: As in `continuations`.
-        batch_tokens: As in `log_probabilities`.
-        on_progress: As in `continuations`.
 
     Raises:
         ConfigError: As `split` and `continuations`.

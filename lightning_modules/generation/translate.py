@@ -97,11 +97,7 @@ class Translator:
 
     @classmethod
     def of(cls, module: "Pretrain", system: System, vocabulary: Vocabulary) -> Self:
-        """The translator of a pretraining with trained weights, which is set to evaluation mode.
-
-        Raises:
-            ConfigError: As `check_translates`.
-        """
+        """The translator of a pretraining with trained weights, which is set to evaluation mode."""
         check_translates(system, system.name or "the model")
         backbone, objective = module.eval().backbone, system.objectives.lm
         assert isinstance(backbone, BackboneModule)
@@ -216,7 +212,6 @@ def check_translates(system: System, name: str) -> None:
     """Refuses a system that reads no source.
 
     Args:
-        system: The system.
         name: What messages call the model.
 
     Raises:

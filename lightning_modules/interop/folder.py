@@ -75,7 +75,6 @@ class Tensors:
     """The tensors of a safetensors file: names and shapes first, contents on access.
 
     Attributes:
-        path: The file.
         shapes: Name -> shape.
     """
 

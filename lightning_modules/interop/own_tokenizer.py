@@ -71,8 +71,6 @@ def own_encoder(folder: str | Path, family: str, vocab_size: int) -> Encoder:
     """The tokenizer of a checkpoint's folder: ``tokenizer.json``, else ``vocab.txt``, else ``vocab.json`` and merges.
 
     Args:
-        folder: The checkpoint's folder.
-        family: The checkpoint's ``model_type``.
         vocab_size: Rows of its word table.
 
     Raises:
@@ -285,9 +283,7 @@ def write_tokenizer(
     """Writes one of our tokenizers for ``transformers``, with special pieces and layout.
 
     Args:
-        folder: The destination.
         path: The trained ``tokenizer.json``.
-        settings: Its settings.
         max_positions: Rows of the position table.
         segment_types: Rows of the segment table; with one row, both texts of a pair use it.
         frame: ``[CLS]`` is before a text and ``[SEP]`` after it, or both are after it. Or ``[SEP]`` is the end of a

@@ -30,7 +30,6 @@ def in_heads(
     Args:
         x: Projections; its width is parts x heads x c.
         parts: How many there are: queries, keys and values are three.
-        heads: Number of heads.
         turn: A rotation of queries and keys.
         turned: How many parts it turns.
     """
@@ -146,9 +145,7 @@ class MultiHeadAttention(nn.Module):
 
     Args:
         hidden_size: Width d of the stream; a multiple of ``num_heads``.
-        num_heads: Number of heads h.
         dropout: Probability of dropping an attention weight.
-        biases: Whether the projections have biases.
         key_size: Width of a head's queries and keys; by default that of its values.
         relation: What it adds to its scores; None is nothing.
     """

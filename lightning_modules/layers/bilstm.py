@@ -17,9 +17,7 @@ class BiLSTM(nn.Module):
     autocast: rounding a recurrence to bfloat16 at each step is no faster on CPUs and loses precision.
 
     Args:
-        inputs: Width of the input.
         size: Width of each direction.
-        layers: Number of layers.
     """
 
     def __init__(self, inputs: int, size: int, layers: int) -> None:

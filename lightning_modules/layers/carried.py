@@ -85,8 +85,6 @@ class Past:
 
     Args:
         carry: The carry of the positions before; empty at the start of a text.
-        example: The batch.
-        depth: Layers of the stack.
 
     Raises:
         Unsupported: For a carry of other rows or layers, and for a batch with a mask of its own.

@@ -33,7 +33,6 @@ def summed_cross_entropy(
         states: States at the predicted positions.
         table: One row for each word.
         bias: One number for each word, or None.
-        ids: The right words.
         smoothing: Share of the target that all words have together, the right one among them (Szegedy et al. 2016,
             section 7). The rest is of the right word.
     """

@@ -32,10 +32,8 @@ def summed_divergence(
 
     Args:
         states: The student's states below its word table.
-        table: Its word table.
         bias: One number for each word.
         teachers: The same three of the teacher, which get no gradient.
-        temperature: T.
     """
     ours, theirs = in_one_precision(states, table), in_one_precision(*teachers[:2])
     return _SummedDivergence.apply(*ours, bias, *theirs, teachers[2], temperature)
@@ -44,13 +42,7 @@ def summed_divergence(
 def summed_divergence_of_logits(
     ours: Float[Tensor, "n k"], theirs: Float[Tensor, "n k"], temperature: float
 ) -> Float[Tensor, ""]:
-    """As `summed_divergence`, of logits that are there.
-
-    Args:
-        ours: The student's logits.
-        theirs: The teacher's, which get no gradient.
-        temperature: T.
-    """
+    """As `summed_divergence`, of logits that are there."""
     q, p = (logits.float() / temperature for logits in (ours, theirs.detach()))
     apart = F.kl_div(q.log_softmax(-1), p.log_softmax(-1), reduction="sum", log_target=True)
     return apart * temperature**2

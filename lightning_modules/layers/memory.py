@@ -48,12 +48,6 @@ class Memory:
 class Remembering:
     """A memory while a stack reads the batch that follows it; notes what it hands on.
 
-    Args:
-        memory: The memory.
-        example: The batch.
-        depth: Layers of the stack.
-        direction: In which the model reads.
-
     Raises:
         Unsupported: For a memory of other rows or layers, and for rows with gaps that go on to the left.
     """

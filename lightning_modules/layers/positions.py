@@ -45,8 +45,6 @@ def linear_bias(
     Differs from Press et al. (2022), whose models are causal and have distances of one sign only.
 
     Args:
-        positions: The positions that attend.
-        slopes: The slope of each head.
         attended: The positions attended to; by default the same.
     """
     keys = positions if attended is None else attended

@@ -28,18 +28,14 @@ class ProjectedLSTM(nn.Module):
     that are not projected.
 
     Args:
-        inputs: Width of what it reads.
         cells: Its cells c.
         size: Width d of its output.
         cell_clip: Largest absolute value of a cell; without limit with 0.
         output_clip: Largest absolute value of an output; without limit with 0.
         weight_dropout: Share of the recurrent weights R that are zero in a training batch.
-
-    Attributes:
-        spared: Parameters without weight decay.
     """
 
-    spared = ("bias",)
+    spared = ("bias",)  # without weight decay
 
     def __init__(
         self,
@@ -65,7 +61,6 @@ class ProjectedLSTM(nn.Module):
         """The output after each position, and the state after the last one of each row.
 
         Args:
-            x: What it reads.
             before: The state before the first position; by default zeros.
             sizes: The positions of each row that it reads, the first ones; by default all.
         """

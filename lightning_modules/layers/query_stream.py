@@ -20,7 +20,6 @@ class Asked:
     """Where the rows of queries are.
 
     Attributes:
-        queries: The queries.
         length: Positions of a row of the batch; the queries of the row follow.
     """
 

@@ -34,9 +34,7 @@ def rotation(positions: Int[Tensor, "#b t"], size: int, head: int, dtype: torch.
     """The rotation at these positions: pair i of ``size / 2`` turns by ``position * BASE^(-2i / size)`` (equation 15).
 
     Args:
-        positions: The position of each token.
         size: Dimensions of a head that are turned; even.
-        head: Width of a head.
         dtype: Precision of the cosines and sines, that of queries and keys; angles are computed in float64.
     """
     pair = torch.arange(0, size, 2, dtype=torch.float64, device=positions.device)

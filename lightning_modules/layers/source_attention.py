@@ -28,7 +28,6 @@ class SourceAttention(nn.Module):
 
     Args:
         size: Width d of states on both sides.
-        score: How a state is compared with one of the source.
     """
 
     def __init__(self, size: int, score: Score) -> None:

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Protocol, Self
 
 from lightning_modules.batch import STEP, Example
-from lightning_modules.data import Data, open_store
+from lightning_modules.data import open_store
 from lightning_modules.data.baselines.bigram import MOST_TOKENS
 from lightning_modules.data.baselines.kneser_ney import KneserNey, Lines
 from lightning_modules.data.baselines.ngrams import Counted
@@ -67,7 +67,6 @@ class _Method:
     """A way to count, with the words that it predicts.
 
     Attributes:
-        name: Its name in tables.
         judged: The words of the losses.
         behind: Others; None if there are too few.
         counts: Makes the counts of a text for words: something that fits, and scores.
@@ -90,7 +89,6 @@ class _Method:
         """Nats a word, and what was fitted for each fold.
 
         Args:
-            text: What is counted.
             known: Whose discounts are taken as they are.
         """
         fits, nats = [], 0.0
@@ -120,7 +118,8 @@ def reached(system: System, target: str) -> Reached | None:
     if len(methods[0].judged) < 2:
         return None
     marked = any(example.inputs.ends is not None for example in judged)
-    stores = {name: _store(system, data) for name, data in heldout_text.read(system).items()}
+    order = ORDERS[system.heldout_format.resolved().sentence_order]
+    stores = {name: order(open_store(data, "train")) for name, data in heldout_text.read(system).items()}
     texts = {name: _text(store, MOST_TOKENS, marked, target) for name, store in stores.items()}
     scores, by_tokens, fitted = {}, {}, {}
     for name, text in _together(texts).items():
@@ -181,11 +180,6 @@ def _methods(system: System, target: str, judged: Sequence[Example], behind: Seq
         _Method(name, words, others, lambda text, asked, contexts=contexts: Product(text, contexts, asked))
         for name, contexts in zip(names, (NEIGHBOURS, TWO), strict=True)
     ]
-
-
-def _store(system: System, data: Data) -> TokenStore:
-    form = system.heldout_format.resolved()
-    return ORDERS[form.sentence_order](open_store(data, "train"))
 
 
 def _text(store: TokenStore, most: int, marked: bool, target: str) -> Counted:

@@ -21,7 +21,6 @@ class Effective:
     """What a model makes use of.
 
     Attributes:
-        length: The effective context length.
         exhausted: Whether it is the longest context that was measured, so that the model may make use of more.
         gains: The gain from each context that was left behind, or ended the search, to the next one.
     """

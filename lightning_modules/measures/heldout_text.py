@@ -17,7 +17,6 @@ def described(system: System, fingerprints: Mapping[str, str]) -> list[Any]:
     """All that determines the held-out text of a system and which of its words are predicted.
 
     Args:
-        system: The system.
         fingerprints: Corpus -> fingerprint, of its own corpora at least.
     """
     form, evaluation = system.heldout_format.resolved(), system.evaluation

@@ -25,9 +25,6 @@ def of_pieces(
     Pieces are hidden at random, so encodings hide different text and half of long words: see `of_words`.
 
     Args:
-        data: The text.
-        heldout: The examples of the losses.
-        targets: What is predicted.
         losses: ``<prefix>loss`` and ``<prefix>bigram_loss`` in nats per prediction.
     """
     sequences = heldout.sequences
@@ -46,8 +43,6 @@ def of_words(module: Pretrain, data: PretrainingData, count: int, bf16: bool) ->
     """The losses of whole hidden words per byte, the same words under every tokenizer; see `data.order.whole_words`.
 
     Args:
-        module: A masked model.
-        data: The text.
         count: Stretches of text, at most.
         bf16: Whether it was trained in bfloat16.
     """

@@ -29,7 +29,6 @@ class Translated:
     """What was measured of translations.
 
     Attributes:
-        metrics: Name -> value.
         by_sentence: Name of a score -> what each sentence adds to it, in the order of the corpus ``[n]``.
         kept: The counts of each sentence, signatures and a few translations, for a file next to the record.
     """
@@ -44,11 +43,6 @@ def translated(module: Pretrain, data: PretrainingData, system: System) -> Trans
 
     Sources and references are those of the corpus, with its spaces and case; translations are detokenised by the
     tokenizer that made their pieces.
-
-    Args:
-        module: A trained model.
-        data: Its text.
-        system: Its settings.
     """
     asked, numbers, text = _asked(data, system)
     return measured(_written(asked, module, data, system), numbers, text)
@@ -59,10 +53,6 @@ class AtPoints(pl.Callback):
 
     Those of the last point are measured at the end of the training. Every rank translates all sources, so that none
     waits for another longer than for a batch. Nothing random is drawn.
-
-    Args:
-        data: The text of the training.
-        system: Its settings.
     """
 
     def __init__(self, data: PretrainingData, system: System) -> None:
@@ -122,9 +112,7 @@ def measured(written: Sequence[str], numbers: np.ndarray, text: HeldOutText) -> 
     before.
 
     Args:
-        written: The translations.
         numbers: Of their pairs.
-        text: The held-out text.
     """
     sources, references = ([side[int(n)] for n in numbers] for side in (text.sources, text.targets))
     counted = bleu.counts(written, references)

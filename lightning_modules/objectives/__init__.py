@@ -80,7 +80,6 @@ class Objectives(Settings):
         return full.model_copy(update=idle) if idle else full
 
     def _check_taught(self) -> None:
-        """Checks that there is a head for masked words where one is taught."""
         if self.distillation is None:
             return
         if self.mlm is None:

@@ -48,7 +48,6 @@ class AdaptiveSoftmax(nn.Module):
 
     Args:
         cutoffs: The first id of each cluster, ascending.
-        vocab_size: Number of words.
         width: Width e of states, and of the vectors of frequent words.
         bias: Whether clusters have a bias, as words do.
         projected: Whether the embeddings are of several widths.

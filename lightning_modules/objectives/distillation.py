@@ -136,12 +136,7 @@ class Distillation(Objective):
 
 
 class Teacher(Frozen):
-    """A frozen model with its head for masked words: no dropout, no gradient.
-
-    Args:
-        backbone: Its encoder.
-        heads: Those of all of its objectives.
-    """
+    """A frozen model with its head for masked words: no dropout, no gradient."""
 
     def __init__(self, backbone: nn.Module, heads: nn.ModuleDict) -> None:
         super().__init__()

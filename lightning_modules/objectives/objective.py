@@ -112,7 +112,6 @@ class Objective(Settings, ABC):
         """Expected tokens of a full sequence that an objective that corrupts predicts.
 
         Args:
-            length: Positions of the sequence.
             special: Those of them that no neighbour predicts (`InputFormat.unpredicted`).
         """
         return self.expected_hidden(length)

@@ -200,8 +200,6 @@ def orders(chosen: np.ndarray, special: np.ndarray, draws: Draws) -> np.ndarray:
 
     Args:
         chosen: The targets ``[b t]``.
-        special: The special pieces ``[b t]``.
-        draws: The noise of the batch.
     """
     ordered = chosen | special
     uniform = np.where(ordered, draws.uniform("order", chosen.shape[1]), 2.0)
@@ -211,11 +209,6 @@ def orders(chosen: np.ndarray, special: np.ndarray, draws: Draws) -> np.ndarray:
 def visible(order: Int[Tensor, "b t"]) -> Bool[Tensor, "b t t"]:
     """Who may look where, without looking at itself: at the context, and at what comes before in the order."""
     return (order[:, None] < order[:, :, None]) | (order[:, None] < 0)
-
-
-def _in_parts(seen: Bool[Tensor, "b t t"], handed: Bool[Tensor, "b t"]) -> Bool[Tensor, "b t t"]:
-    """Who may look where if a part of each row is handed on: it sees itself alone, and the rest sees all of it."""
-    return torch.where(handed[:, :, None] == handed[:, None], seen, handed[:, None])
 
 
 def _order(example: Example, chosen: np.ndarray, draws: Draws) -> Int[Tensor, "b t"]:
@@ -229,7 +222,6 @@ def asked(
     """The example with targets, queries and visibility for one order; runs on the CPU.
 
     Args:
-        example: Rows of text.
         chosen: The targets ``[b t]``.
         order: Ranks of targets and of what else is hidden from the context, as `orders` gives them.
         names: The targets to add: in the order, or alone.
@@ -239,7 +231,9 @@ def asked(
     seen = visible(order)
     context = (order < 0)[:, None].expand_as(seen)
     if (handed := tokens.handed) is not None:
-        seen, context = (_in_parts(each, handed) for each in (seen, context))
+        # what is handed on sees itself alone, and the rest sees all of it
+        alike = handed[:, :, None] == handed[:, None]
+        seen, context = (torch.where(alike, each, handed[:, None]) for each in (seen, context))
     where = torch.from_numpy(np.flatnonzero(chosen))
     row = where // length
     counts = torch.bincount(row, minlength=len(chosen))

@@ -113,9 +113,6 @@ def measured(
 
     Args:
         head: Logits ``[m v]`` of states ``[m d]``.
-        states: What predicts.
-        target: What is predicted.
-        words: Size of the vocabulary.
         prefix: It is before the names of the measures.
     """
     nats, right = torch.zeros((), device=states.device), torch.zeros((), device=states.device)

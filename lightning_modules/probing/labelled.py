@@ -35,6 +35,8 @@ class Labelled:
 
     task: Task
 
+    by_layer = False  # no data set of others has scores of layers
+
     @property
     def name(self) -> str:
         """Its name in settings."""
@@ -56,11 +58,6 @@ class Labelled:
         shape = self.task.shape
         assert isinstance(shape, Texts)
         return shape
-
-    @property
-    def by_layer(self) -> bool:
-        """No data set of others has scores of layers."""
-        return False
 
     def fingerprint(self) -> str:
         """The fingerprint of its examples; pinned ones are not opened."""

@@ -73,12 +73,7 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """A probe with its examples.
-
-    Attributes:
-        probe: The probe.
-        parts: Its examples.
-    """
+    """A probe with its examples."""
 
     probe: Probe
     parts: Parts
@@ -114,10 +109,8 @@ def probe(
     """The scores of a pretrained encoder on the probes of its system's evaluation that its text gives examples for.
 
     Args:
-        system: The system.
         seed: The seed of its initial weights, which are the control.
         backbone: The trained encoder; it is not changed.
-        device: Where it is.
         between: Called before each probe; what it raises ends the measurement.
 
     Raises:
@@ -207,7 +200,9 @@ def questions(system: System) -> Iterator[Question]:
 
 def words_control(question: Question) -> float:
     """The score of the words of the texts without their order, from the cache or measured now."""
-    return _control(question, "words", [], lambda: _of_words(question))
+    return _control(
+        question, "words", [], lambda: question.answers(words.outputs(question.parts, question.targets, question.folds))
+    )
 
 
 def read(question: Question, rows: Rows, backbone: nn.Module, device: torch.device) -> Reading:
@@ -228,10 +223,6 @@ def read(question: Question, rows: Rows, backbone: nn.Module, device: torch.devi
     return Reading(answers(best), {layer: answers(number) for number, layer in enumerate(asked)})
 
 
-def _of_words(question: Question) -> np.ndarray:
-    return question.answers(words.outputs(question.parts, question.targets, question.folds))
-
-
 def _constant(question: Question) -> np.ndarray:
     """The most frequent class of the training examples, or their mean."""
     labels, count = question.parts.train.labels, len(question.parts.test)
@@ -247,4 +238,4 @@ def _kept(question: Question, kind: str, key: list, make: Callable[[], _Kept]) -
     """What a control gave, from the cache or made now."""
     digest = identity([RECIPE, kind, question.digest(), question.probe.metric, *key])[:24]
     path = cache() / "probe-controls" / f"{question.probe.name}-{kind}-{digest}.json"
-    return cached.kept(path, lambda file: cached.put_json(file, make()), cached.get_json)
+    return cached.kept_json(path, make)

@@ -38,9 +38,7 @@ def kept(name: str, key: object, make: Callable[[], Parts]) -> Parts:
     """The examples of a probe from the cache, or made now.
 
     Args:
-        name: The probe.
         key: What the examples follow from, ready for JSON.
-        make: Makes them.
 
     Raises:
         TooFewExamples: When the text gives too few, now or when the file was made.

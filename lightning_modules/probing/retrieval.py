@@ -18,7 +18,7 @@ of two to four layers the last one finds more.
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +45,6 @@ class Retrieval:
     """A probe: sentences of English and their translations.
 
     Attributes:
-        name: Its name in settings.
         title: Its question, in a line.
         language: The language of the translations.
         files: Their English sentences and themselves, below ``ABLATIONS_DATA``.
@@ -78,7 +77,7 @@ class Retrieval:
             TooFewExamples: When the training text has nearly all.
         """
         key = [self.fingerprint(), fingerprints_of(data.corpora)]
-        return kept(self.name, key, lambda: Parts(_none(), self._unread(data)))
+        return kept(self.name, key, lambda: Parts(_none(), unread(self.name, self.sentences(), data)))
 
     def sentences(self) -> list[list[str]]:
         """All pairs.
@@ -93,9 +92,6 @@ class Retrieval:
             text = f"the sentences of {self.name} are not the pinned ones"
             raise DataMismatch([f"{text}: sha256 {found[:16]}, not {self.sha256}"])
         return pairs
-
-    def _unread(self, data: Data) -> TextExamples:
-        return unread(self.name, self.sentences(), data)
 
 
 @dataclass(frozen=True)
@@ -155,7 +151,8 @@ def unread(name: str, pairs: list[list[str]], data: Data) -> TextExamples:
         TooFewExamples: When it has nearly all.
     """
     wanted = {bare(sentence) for pair in pairs for sentence in pair}
-    read = {text for text in map(bare, _training_sentences(data)) if text in wanted}
+    documents = itertools.chain.from_iterable(corpus(name).documents("train") for name in data.corpora)
+    read = {text for text in map(bare, itertools.chain.from_iterable(documents)) if text in wanted}
     left = [pair for pair in pairs if not read & set(map(bare, pair))]
     if len(left) < FEWEST:
         text = f"the training text has all but {len(left)} of the {len(pairs)} pairs of the probe {name}"
@@ -166,11 +163,6 @@ def unread(name: str, pairs: list[list[str]], data: Data) -> TextExamples:
 
 def _none() -> TextExamples:
     return TextExamples([], [], np.zeros(0, dtype=np.int64))
-
-
-def _training_sentences(data: Data) -> Iterator[str]:
-    documents = itertools.chain.from_iterable(corpus(name).documents("train") for name in data.corpora)
-    return itertools.chain.from_iterable(documents)
 
 
 def bare(sentence: str) -> str:

@@ -105,7 +105,6 @@ def tried(
     """The squared error of each penalty, summed over inner folds, and the sums over all examples.
 
     Args:
-        features: The features of the training examples.
         y: Their targets: one column a class, or one column of real numbers.
         fold: The number of each example's fold.
         penalties: The penalties, per training example.

@@ -117,8 +117,6 @@ def pooled(
 
     Args:
         backbone: The encoder; it is not changed.
-        rows: The texts.
-        device: Where the encoder is.
         language: The number of the language of the texts, for an encoder that has embeddings of languages.
     """
     training, vectors = backbone.training, []

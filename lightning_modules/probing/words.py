@@ -25,7 +25,6 @@ def outputs(
     """The outputs of the regression for the test examples.
 
     Args:
-        parts: The examples.
         y: Targets of the training examples.
         fold: The inner fold of each training example.
         penalties: The penalties to choose from, per training example.

@@ -20,11 +20,6 @@ _WITHOUT_WEIGHTS = ("learned", "sinusoidal", "rotary", "none")  # positions of w
 def check(system: System, task: str, settings: FineTuning) -> None:
     """Checks what the settings ask of the task and of the pretrained system.
 
-    Args:
-        system: The pretrained system.
-        task: The name of the task.
-        settings: The fine-tuning settings.
-
     Raises:
         ConfigError: With every problem, its path below ``finetuning``.
     """

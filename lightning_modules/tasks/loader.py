@@ -42,10 +42,8 @@ class Batches(Resumable):
     Lightning reads ``state_dict`` after each batch and prefetches none because ``__len__`` is defined.
 
     Args:
-        inputs: The encoded examples.
         seed: The order follows from it.
         epochs: How often each item is seen.
-        batch_size: Items per batch.
         steps: Number of batches in all, instead of ``epochs``; the last epoch may be incomplete.
         feeding: How batches reach the device.
     """
@@ -131,12 +129,7 @@ def _cut(numbers: np.ndarray, size: int) -> list[np.ndarray]:
 
 
 class Changed:
-    """The items of a split with something changed in each batch.
-
-    Attributes:
-        inputs: The items.
-        change: Changes a batch of them.
-    """
+    """The items of a split with something changed in each batch."""
 
     def __init__(self, inputs: Inputs, change: Callable[[Example], Example]) -> None:
         self.inputs, self.change = inputs, change
@@ -151,7 +144,6 @@ class Changed:
 
 
 def _spelt(vocabulary: Vocabulary, example: Example) -> Example:
-    """With the characters of its words."""
     return replace(example, inputs=spelt(example.inputs, vocabulary))
 
 
@@ -167,7 +159,6 @@ class TaskData(pl.LightningDataModule):
 
     Attributes:
         data: The pretraining text, whose tokenizer encodes the examples.
-        task: The task.
         settings: Batch size, epochs, maximum length.
         seed: Determines the order of the training examples.
         own: The tokenizer of a published checkpoint, which replaces that of ``data``.

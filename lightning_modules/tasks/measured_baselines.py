@@ -1,7 +1,7 @@
 """Scores of a task without a network: majority class, TF-IDF + logistic regression and the like, cached."""
 
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from lightning_modules import cached
 from lightning_modules.config import identity
@@ -22,17 +22,16 @@ def baselines(name: str, share: float | None = None) -> dict[str, dict[str, floa
     those of the shape, see `Shape.baselines`.
 
     Args:
-        name: The task.
         share: That of the training examples that is scored in place of the dev examples; the baselines learn from the
             rest.
     """
 
-    def measure(file: BinaryIO) -> None:
+    def measure() -> dict[str, dict[str, float]]:
         task, train, dev = task_named(name), examples(name, "train", share), examples(name, "dev", share)
         answers = task.shape.baselines(train, dev)
-        cached.put_json(file, {name: task.score(values, dev).metrics for name, values in answers.items()})
+        return {name: task.score(values, dev).metrics for name, values in answers.items()}
 
-    return cached.kept(_place(name, share), measure, cached.get_json)
+    return cached.kept_json(_place(name, share), measure)
 
 
 def with_same_labels(name: str, share: float | None, count: int | None, seed: int) -> dict[str, dict[str, float]]:
@@ -41,8 +40,6 @@ def with_same_labels(name: str, share: float | None, count: int | None, seed: in
     Compared with 1,000 labels, the score of a method that learned from all 67,349 says little.
 
     Args:
-        name: The task.
-        share: See `baselines`.
         count: The number of labels; None for all.
         seed: That of the fine-tuning, so that both learn from the same examples.
 
@@ -53,13 +50,13 @@ def with_same_labels(name: str, share: float | None, count: int | None, seed: in
     if len(train) == len(examples(name, "train", share)):
         return {}
 
-    def measure(file: BinaryIO) -> None:
+    def measure() -> dict[str, dict[str, float]]:
         task, dev = task_named(name), examples(name, "dev", share)
         answers = task.shape.baselines(train, dev)
         answers.pop("majority", None)
-        cached.put_json(file, {name: task.score(values, dev).metrics for name, values in answers.items()})
+        return {name: task.score(values, dev).metrics for name, values in answers.items()}
 
-    return cached.kept(_place(name, share, "labels", count, seed), measure, cached.get_json)
+    return cached.kept_json(_place(name, share, "labels", count, seed), measure)
 
 
 def references(name: str, share: float | None, count: int | None, seed: int) -> dict[str, float]:

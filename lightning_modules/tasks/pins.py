@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, cast
 
 from lightning_modules import cached, pins
 from lightning_modules.config import ConfigError, canonical, identity
@@ -138,7 +138,6 @@ class Pins:
 
     Attributes:
         kind: What ``python -m lightning_modules.pin`` calls one of the table.
-        path: Their file.
         named: Returns the task of a name; raises ConfigError for an unknown one.
     """
 
@@ -174,11 +173,8 @@ class Pins:
         if task.origin is None:
             return measured(task)
         if kept:
-
-            def measure(file: BinaryIO) -> None:
-                cached.put_json(file, {split: asdict(part) for split, part in measured(task).items()})
-
-            return {split: Part(**part) for split, part in cached.kept(kept, measure, cached.get_json).items()}
+            found = cached.kept_json(kept, lambda: {split: asdict(part) for split, part in measured(task).items()})
+            return {split: Part(**part) for split, part in found.items()}
         known = _read.get(id(task))
         if known is None or known[1] != _versions(task):
             known = _read[id(task)] = (task, _versions(task), measured(task))

@@ -129,12 +129,7 @@ class Features(Settings):
         return tuple(range(1 if self.layers == "weighted_sum_all" else depth - 3, depth + 1))
 
     def widths(self, hidden_size: int, of_vectors: int = 0) -> tuple[int, int]:
-        """Widths of what the BiLSTM reads and of the head's input.
-
-        Args:
-            hidden_size: Width of a layer.
-            of_vectors: Width of static vectors.
-        """
+        """Widths of what the BiLSTM reads and of the head's input."""
         mixed = hidden_size * {"concat_last_four": 4, "none": 0}.get(self.layers, 1)
         read = mixed * (self.place != "output") + of_vectors * (self.vectors is not None)
         return read, 2 * self.bilstm_size + mixed * (self.place != "input") if self.bilstm_layers else read
@@ -526,16 +521,11 @@ class FineTuning(Settings):
         return {"start": first if self.first else _PRETRAINED}
 
     def _teacher(self, taught: TaskDistillation) -> dict[str, Any]:
-        """The description of the teacher in full."""
         alone = ALONE if parts(taught.teacher).system else {}
         return {**alone, **dict.fromkeys((f"{OF_TASK}distillation", f"{OF_TASK}weight_pruning")), **taught.teacher}
 
     def teacher_of(self, system: "System", task: str) -> "tuple[System, str, Self] | None":
         """The teacher's system, task and settings; None without a teacher.
-
-        Args:
-            system: The student's pretrained system.
-            task: The student's task.
 
         Raises:
             ConfigError: With every bad knob, its path as in the description.
@@ -634,12 +624,7 @@ class FineTuning(Settings):
             raise ValueError(f"reader {self.reader} needs all states of a row, and window keeps none. Use {allowed}.")
 
     def trained_share(self, depth: int, epochs: float) -> float:
-        """The mean share of an encoder's layers that gradients pass through; layers that share weights count apart.
-
-        Args:
-            depth: Its layers.
-            epochs: Of the training.
-        """
+        """The mean share of an encoder's layers that gradients pass through; layers that share weights count apart."""
         if self.freezing == "none":
             return 1.0
         steps = max(1, round(epochs * _MOMENTS))
@@ -719,8 +704,6 @@ class FineTuning(Settings):
         model's head of ``auxiliary_lm`` counts as in pretraining.
 
         Args:
-            system: The pretrained system.
-            length: Positions of the sequence.
             passes: How often each sequence is presented in total.
         """
         model = self.cut(system).model
@@ -736,12 +719,7 @@ class FineTuning(Settings):
         return (forward / passes if chosen else 0.0) + above
 
     def teacher_flops(self, system: "System", length: int) -> float:
-        """FLOPs of the teacher's forward pass over a sequence; 0 without a teacher.
-
-        Args:
-            system: The student's pretrained system.
-            length: Positions of the sequence.
-        """
+        """FLOPs of the teacher's forward pass over a sequence; 0 without a teacher."""
         if (teacher := self.teacher_of(system, "")) is None:
             return 0.0
         model = teacher[2].cut(teacher[0]).model

@@ -1,7 +1,5 @@
 """Texts whose only labels are a teacher's answers: which there are, which a fine-tuning sees, and how many."""
 
-from typing import BinaryIO
-
 from lightning_modules import cached
 from lightning_modules.config import did_you_mean, identity
 from lightning_modules.data import pins as of_corpora
@@ -25,12 +23,7 @@ def fingerprint(source: str) -> str:
 
 
 def problem(task: str, settings: FineTuning) -> str:
-    """Why the texts without labels do not fit a task, worded to follow their knob; empty if they do or there are none.
-
-    Args:
-        task: The task that is learned.
-        settings: The settings of the fine-tuning.
-    """
+    """Why the texts without labels do not fit a task, worded to follow their knob; empty where nothing is wrong."""
     source = settings.taught and settings.taught.unlabelled
     if not source:
         return ""
@@ -75,12 +68,6 @@ def drawn(task: str, settings: FineTuning, seed: int, dev: Examples) -> list[tup
 
     Those with a text of the examples that are scored are left out: a teacher's answers to these would be hints.
 
-    Args:
-        task: The task that is learned.
-        settings: The settings of the fine-tuning.
-        seed: Its seed.
-        dev: The examples that are scored.
-
     Raises:
         ConfigError: When the texts are missing.
         DataMismatch: When they are not the pinned ones.
@@ -103,11 +90,11 @@ def drawn(task: str, settings: FineTuning, seed: int, dev: Examples) -> list[tup
 def _documents(name: str) -> list[tuple[str, ...]]:
     """The beginning of each training document of a corpus, checked against its pin and cached."""
 
-    def read(file: BinaryIO) -> None:
+    def read() -> list[str]:
         meter = of_corpora.Meter()
         texts = [" ".join(" ".join(document).split()[:_WORDS]) for document in meter(corpus(name).documents("train"))]
         of_corpora.check(name, "train", meter.part)
-        cached.put_json(file, texts)
+        return texts
 
     path = cache() / "unlabelled" / f"{identity([name, of_corpora.fingerprint(name), _WORDS, _RECIPE])[:24]}.json"
-    return [(text,) for text in cached.kept(path, read, cached.get_json)]
+    return [(text,) for text in cached.kept_json(path, read)]

@@ -9,7 +9,6 @@ are, and their phrases are not trained on. On a draw of any examples a model wou
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import BinaryIO
 
 import numpy as np
 
@@ -29,8 +28,6 @@ def examples(name: str, role: Split, share: float | None) -> Examples:
     """The examples that a fine-tuning trains on or is scored on.
 
     Args:
-        name: The task.
-        role: What they are for.
         share: That of the training examples that is scored in place of the dev set; None for the dev set.
 
     Raises:
@@ -42,25 +39,18 @@ def examples(name: str, role: Split, share: float | None) -> Examples:
     path = cache() / "validation-parts" / f"{identity([fingerprint(name), share, MOST, RECIPE])[:24]}.json"
     train = checked(name, "train")
 
-    def divide(file: BinaryIO) -> None:
+    def divide() -> dict[str, list[int]]:
         kept, scored = divided(train.about(), share, name)
-        cached.put_json(file, {"train": kept.tolist(), "dev": scored.tolist()})
+        return {"train": kept.tolist(), "dev": scored.tolist()}
 
-    return train.take(np.array(cached.kept(path, divide, cached.get_json)[role]))
+    return train.take(np.array(cached.kept_json(path, divide)[role]))
 
 
 def drawn(name: str, share: float | None, count: int | None, seed: int) -> Examples:
     """The training examples that a fine-tuning sees: all, or with ``count`` so many of them, drawn by the seed.
 
     Args:
-        name: The task.
-        share: See `examples`.
         count: Their number; None, or more than there are, for all.
-        seed: That of the fine-tuning.
-
-    Raises:
-        ConfigError: See `examples`.
-        DataMismatch: See `examples`.
     """
     train = examples(name, "train", share)
     if count is None or count >= len(train):
@@ -79,7 +69,6 @@ def divided(about: Sequence[tuple[str, ...]], share: float, name: str) -> tuple[
     Args:
         about: The texts that each example is about (`Examples.about`).
         share: The share that is scored, `MOST` examples at most.
-        name: The task, for messages.
 
     Raises:
         ConfigError: When no example can be scored without its text being trained on, or none remains.

@@ -18,11 +18,6 @@ def expected_work(system: System, name: str, settings: FineTuning) -> tuple[int,
     Steps are exact if an item is an example; with ``validation_share`` also only if as many examples are left to train
     on as are not scored. Of texts without labels there may be fewer, since those of the dev set are left out. A removal
     of heads has none; its positions are those that importances are computed from. A quantisation has neither.
-
-    Args:
-        system: The pretrained system.
-        name: The task.
-        settings: The fine-tuning settings.
     """
     train, shape = expected(name)["train"], task_named(name).shape
     left = train.examples - size(train.examples, settings.validation_share or 0.0)

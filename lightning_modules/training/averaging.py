@@ -19,9 +19,6 @@ class MeanWeights:
     the first `add`. `Pretrain` calls it: NT-ASGD (Merity et al. 2018, Algorithm 1) after each step from an evaluation
     on, averaged checkpoints (Vaswani et al. 2017, section 6.1) after some of the last steps. The mean of k steps is of
     k weights; ``torch.optim.ASGD``, which the released code of AWD-LSTM uses, leaves out the first of them.
-
-    Args:
-        optimizer: The optimiser.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:

@@ -45,11 +45,7 @@ def trained(freezing: Freezing, groups: int, step: int, steps: int, each_epoch: 
     [[0], [2], [1], [0, 1, 2]]
 
     Args:
-        freezing: The plan.
-        groups: Number of groups.
         step: Optimiser step, from 0.
-        steps: Of the whole training.
-        each_epoch: Of an epoch.
     """
     if freezing == "last":
         return range(1)

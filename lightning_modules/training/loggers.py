@@ -23,8 +23,6 @@ def logger(execution: Execution, run: str, settings: Mapping[str, Any]) -> "Tole
     """The logger of a training, if its execution asks for one.
 
     Args:
-        execution: How it is executed.
-        run: Its id.
         settings: Its knobs, which the logger shows next to the curve.
     """
     if not execution.logger:

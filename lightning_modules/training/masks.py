@@ -29,10 +29,6 @@ def by_magnitude(weights: Mapping[str, Float[Tensor, "..."]], share: float) -> M
     """Removes the smallest of all weights together, in absolute value; of equals the first.
 
     As many are removed as the share of all gives, to the nearest whole weight.
-
-    Args:
-        weights: Matrices by name.
-        share: Share of all their weights that is removed.
     """
     sizes = [weight.numel() for weight in weights.values()]
     every = torch.cat([weight.detach().abs().flatten() for weight in weights.values()])

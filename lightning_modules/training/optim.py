@@ -86,7 +86,6 @@ class Optimizer(Settings):
         """The optimiser over a module's parameters, each once (tied and shared tensors are one parameter).
 
         Args:
-            module: The module.
             below: The rate of all layers below the heads, as a share of what it is otherwise.
         """
         weights, spared = parameter_groups(module, self.weight_decay, self.decay_all)
@@ -132,13 +131,7 @@ def parameter_groups(module: nn.Module, weight_decay: float, decay_all: bool) ->
 def parted(
     groups: Sequence[dict[str, Any]], layers: Sequence[Sequence[nn.Parameter]], rates: Sequence[float]
 ) -> list[dict[str, Any]]:
-    """Groups of parameters, parted by layers that have rates of their own, in the order of the layers.
-
-    Args:
-        groups: The groups.
-        layers: The parameters of each layer.
-        rates: The rate of each layer.
-    """
+    """Groups of parameters, parted by layers that have rates of their own, in the order of the layers."""
     found = []
     for layer, rate in zip(layers, rates, strict=True):
         own = {id(p) for p in layer}
@@ -176,9 +169,6 @@ class Lamb(torch.optim.Optimizer):
 
     Args:
         params: Parameters or groups of them; r is 1 in groups whose ``adapt`` is False.
-        lr: Learning rate.
-        betas: Decay of the two moments.
-        eps: Epsilon in the denominator.
         weight_decay: Decoupled decay, part of the scaled update.
         bias_correction: Whether to correct the moments for their start at zero.
     """

@@ -36,7 +36,6 @@ class Pretrain(pl.LightningModule):
         backbone: Any encoder that takes an `Example` and returns `Encoded`.
         objectives: The objectives, each with its head.
         heads: The parameters of the heads, by objective.
-        optimizer: Settings of the optimiser.
         schedule: Settings of the learning rate.
         steps: Optimiser steps of the whole training, the length of the schedule.
         clip_norm: Maximum global gradient norm; 0 disables clipping.
@@ -114,7 +113,6 @@ class Pretrain(pl.LightningModule):
         return share(terms, example.counts, self)
 
     def _teacher(self, example: Example) -> Taught:
-        """What the teacher makes of a batch."""
         if not self._teachers:
             text = "needs a model with weights: give the module one by `teach`, or `fit` its weights as `teacher`"
             raise ConfigError([Problem("objectives.distillation.teacher", text)])
@@ -264,8 +262,6 @@ def filled(
     """The weights of a new module, some of them those of another one.
 
     Args:
-        fresh: Those of the new module, by name.
-        weights: Those of the other one.
         sources: Name of each that is replaced -> name in the other one.
         wrong: What is known to be in the way.
 
@@ -292,7 +288,6 @@ def remapped(
     As in the released code of ULMFiT (Howard and Ruder 2018), which takes the mean of biases as well.
 
     Args:
-        weights: The weights, by name.
         of_words: The names of those that have a row, or a number, for each piece.
         before: The pieces that they are for.
         after: The pieces of the other vocabulary.
@@ -321,7 +316,6 @@ def stacked(
     ALBERT's depths (Lan et al. 2020, section 4.8).
 
     Args:
-        weights: The weights of the shallower network, by name.
         shallower: Its settings, which determine the layers that own shared sub-layers.
         deeper: The settings of the deeper network, equal except for the depth.
         names: Names of the deeper network's parameters.

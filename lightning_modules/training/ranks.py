@@ -21,7 +21,6 @@ def join(rank: int, size: int, meeting: Path, device: int) -> None:
 
     Args:
         rank: The number of this one, from 0.
-        size: How many there are.
         meeting: A file that does not exist yet, in which they find each other: no port is guessed.
         device: The number of its GPU on its machine.
     """

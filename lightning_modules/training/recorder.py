@@ -39,7 +39,6 @@ class Progress:
         step: Steps made; of a measurement, tokens read.
         steps: Steps in all, or tokens.
         loss: The loss of the last step; None in a measurement.
-        tokens_per_second: The speed.
         again: The run that is trained, if another one needs its weights a second time.
     """
 
@@ -85,7 +84,6 @@ class Course:
     """The part of a training's plan that trainer and recorder use.
 
     Attributes:
-        steps: Optimiser steps.
         every: Steps between two measurements.
         tokens: Number of steps -> positions presented in them.
         measured: Prefix of the names of measurements.
@@ -224,12 +222,8 @@ def trainer(
     record says "cpu", and whose numbers were compared with nothing.
 
     Args:
-        recorder: The recorder.
-        folder: The folder of the training.
-        execution: How it is executed.
         run_id: The training, which its checkpoints name.
         logger: Gets the losses and the rate as often as the recorder reads them; None for no live curve.
-        accelerator: Another choice.
         callbacks: Those that act before the recorder.
     """
     course = recorder.course
@@ -261,7 +255,6 @@ def executed(fed: Mapping[str, Any], module: pl.LightningModule) -> dict[str, An
 
     Args:
         fed: What the data module says of how batches reached the device.
-        module: What was trained.
     """
     parts = (part for part in module.modules() if isinstance(part, TransformerEncoder) and part.compiled)
     is_compiled = any(parameter.requires_grad for part in parts for parameter in part.parameters())

@@ -24,8 +24,6 @@ def divide(module: nn.Module, mesh: DeviceMesh, *steps: str) -> None:
     """Leaves each rank its part of every weight; nothing happens to a module that is divided already.
 
     Args:
-        module: What is trained, the same on each rank.
-        mesh: The ranks.
         steps: Names of the methods, besides ``forward``, that compute with the weights.
     """
     if isinstance(module, FSDPModule):
@@ -37,12 +35,7 @@ def divide(module: nn.Module, mesh: DeviceMesh, *steps: str) -> None:
 
 
 def whole(module: _Module, build: Callable[[], _Module]) -> _Module:
-    """A module with all weights on rank 0: itself, or a new one if it is divided. Every rank calls it.
-
-    Args:
-        module: What was trained.
-        build: Makes a module of the same shapes.
-    """
+    """A module with all weights on rank 0: itself, or a new one if it is divided. Every rank calls it."""
     if not isinstance(module, FSDPModule):
         return module
     weights = get_model_state_dict(module, options=StateDictOptions(full_state_dict=True, cpu_offload=True))

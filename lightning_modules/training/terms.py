@@ -17,9 +17,7 @@ def share(terms: Terms, counts: Mapping[str, float], module: pl.LightningModule)
     gradient equal to that of the undivided batch.
 
     Args:
-        terms: The terms of the micro-batch.
         counts: The denominator of each term over the whole step; empty for a step of one batch.
-        module: The module that trains.
     """
     times = module.trainer.accumulate_grad_batches * module.trainer.world_size if counts else 1
     parts = []
@@ -47,7 +45,6 @@ class Logged:
         """Logs the step that is about to be made, where one is due.
 
         Args:
-            module: The module that trains.
             optimizer: Its optimiser; of parameter groups the highest rate counts.
             total: A name for the weighted sum of all terms; empty for none.
         """

@@ -36,8 +36,6 @@ def keep_weights(module: nn.Module, folder: Path, kept_as: Literal["fp32", "bf16
     header says the others; without such tensors there is no header entry.
 
     Args:
-        module: The module.
-        folder: The folder of its training.
         kept_as: The type in the file: fp32 for weights as they are, bf16 for those that `round_weights` has rounded.
     """
     tensors, aliases, first, storages = {}, {}, {}, set()

@@ -76,21 +76,17 @@ def made(text: str, number: int) -> Choice | None:
     plain = [found[0] if (found := _PLAIN.match(word)) and is_content(found[0]) else "" for word in words]
     for place in range(len(words) - 1, 0, -1):
         answer, before = plain[place], plain[:place]
-        if not answer or answer not in before or _begins_sentence(words, place):
+        if not answer or answer not in before or words[place - 1][-1:] in ".!?\"'”’":  # it begins a sentence
             continue
-        others = [word for word in dict.fromkeys(reversed(before)) if word and _alike(word, answer)]
+        capital, bare = answer[0].isupper(), answer.lower()
+        others = [
+            word
+            for word in dict.fromkeys(reversed(before))
+            if word and word.lower() != bare and word[0].isupper() == capital
+        ]
         if others:
             return _choice(words, place, answer, others, number)
     return None
-
-
-def _begins_sentence(words: Sequence[str], place: int) -> bool:
-    return words[place - 1][-1:] in ".!?\"'”’"
-
-
-def _alike(word: str, answer: str) -> bool:
-    """Whether a word is another one, written with a capital or without as the answer is."""
-    return word.lower() != answer.lower() and word[0].isupper() == answer[0].isupper()
 
 
 def _choice(words: Sequence[str], place: int, answer: str, others: list[str], number: int) -> Choice:

@@ -108,11 +108,8 @@ class Verbalised(OfTask, Options):
 
     def _of(self, split: Split) -> list[Choice]:
         examples: TextExamples = _checked(self.task, split)
-        texts = [self._asked(text) for text in examples.first]
+        texts = [f"{text} {self.hint}".strip() for text in examples.first]
         return [Choice((text,), self.words, int(label)) for text, label in zip(texts, examples.labels, strict=True)]
-
-    def _asked(self, text: str) -> str:
-        return f"{text} {self.hint}".strip()
 
 
 @dataclass(frozen=True)

@@ -51,10 +51,6 @@ def measured(
     """Evaluates the model of a finished pretraining. It is short enough to begin again after an interruption.
 
     Args:
-        system: The pretrained system.
-        task: The zero-shot task.
-        settings: How it is evaluated.
-        weights: The weights of the pretraining.
         on_progress: Called as the model reads.
         stop: Called before every batch; True raises `Interrupted`.
 
@@ -97,9 +93,6 @@ def asked(
     """The answers of a language model, wherever it comes from.
 
     Args:
-        model: The model.
-        task: The zero-shot task.
-        settings: How it is evaluated.
         data: The text that it learned from, if known.
         system: The run that it is of, if it is of one.
     """
@@ -110,9 +103,7 @@ class Reading:
     """Counts the rows that a model reads, by their length and whether they go on from others, and stops it.
 
     Args:
-        model: The model.
         expected: The positions that it is expected to read.
-        on_progress: Called for each batch.
         stop: Called before each batch; True raises `Interrupted`.
     """
 
@@ -145,7 +136,10 @@ class Reading:
 
 def kept(found: Found, task: str) -> dict[str, str]:
     """What a record keeps of each example, packed: scores by metric, and how often each counts, and its document."""
-    packed = {f"{task}.{name}": pack(_packable(values)) for name, values in found.scores.items()}
+    packed = {
+        f"{task}.{name}": pack(values if values.dtype == bool else values.astype(np.float16))
+        for name, values in found.scores.items()
+    }
     if found.weights is not None:
         scale = min(1.0, _MOST_WHOLE / found.weights.max())
         packed[WEIGHT] = pack(np.round(found.weights * scale).astype(np.int64))
@@ -153,7 +147,3 @@ def kept(found: Found, task: str) -> dict[str, str]:
         _, number = np.unique(found.documents, return_inverse=True)
         packed[DOCUMENT] = pack(number)
     return packed
-
-
-def _packable(values: np.ndarray) -> np.ndarray:
-    return values if values.dtype == bool else values.astype(np.float16)

@@ -46,7 +46,6 @@ class Source:
     Attributes:
         name: The name of its pin.
         origin: Where the file comes from; its part is ``test``.
-        read: Reads the file.
     """
 
     name: str

@@ -102,21 +102,16 @@ class ReadingSpeed(OfRun):
 
 
 def _length(system: System, settings: Measurement) -> int:
-    """The length of the attention."""
     given = settings.memory_length
     return getattr(system.model, "memory_length", 0) if given is None else given
 
 
-def _row(system: System, segment: int, context: int) -> System:
-    """The run with one held-out row, read in segments of a length."""
-    own = {"rows": 1, "sequence_length": segment, "context": context, "memory_length": None}
-    return system.but(**{f"evaluation.{name}": value for name, value in own.items()})
-
-
 def _opened(system: System, attention: int, segment: int, context: int) -> HeldOutStream:
-    """The row as far as it is read."""
+    """One held-out row, in segments of a length, as far as it is read."""
     needed = attention * (TURNS + 1)
-    heldout = _row(system, segment, context).data_module(0).some_heldout(-(-needed // system.format.sequence_length))
+    own = {"rows": 1, "sequence_length": segment, "context": context, "memory_length": None}
+    read = system.but(**{f"evaluation.{name}": value for name, value in own.items()})
+    heldout = read.data_module(0).some_heldout(-(-needed // system.format.sequence_length))
     assert isinstance(heldout, HeldOutStream), "a stream's format has a stream's held-out text"
     if heldout.width < needed:
         text = f"{heldout.width} positions of held-out text are too few to read {needed} of them"

@@ -29,7 +29,7 @@ def chosen(data: Data) -> list[Stretch]:
         return [list(found[n]) for n in permutation(_SEED, "zero-shot stretches", 0, len(found))[:MOST]]
 
     path = cache() / "zero-shot" / name / "stretches.json"
-    found = cached.kept(path, lambda file: cached.put_json(file, some()), cached.get_json)
+    found = cached.kept_json(path, some)
     if len(found) < 2:
         raise ConfigError([f"the held-out text of {' and '.join(data.corpora)} has no two stretches of {_BYTES} bytes"])
     return [(text, number) for text, number in found]

@@ -26,8 +26,6 @@ class Asking:
     """A model, and how it is evaluated.
 
     Attributes:
-        model: The language model.
-        settings: How it is evaluated.
         data: The text that it learned from, which simple methods count; None for a checkpoint of others.
         system: The run that it is of, if it is of one.
     """

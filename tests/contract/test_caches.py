@@ -29,7 +29,7 @@ from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.shapes.texts import Texts
 from lightning_modules.zero_shot.stretches import chosen
 
-_FILES = {"kept", "write", "locked", "remember"}  # functions of `cached` that only a cache calls
+_FILES = {"kept", "kept_array", "kept_json", "write", "locked", "remember"}  # of `cached`, that only a cache calls
 _MEMORY = {"cache", "cached", "lru_cache", "once", "once_per_version"}
 
 

@@ -80,7 +80,6 @@ def words(weights: Any, pairs: Counted) -> sparse.csr_matrix:
 
     Args:
         weights: A fitted ``TfidfTransformer``.
-        pairs: The pairs.
     """
     a, b = weights.transform(pairs.a), weights.transform(pairs.b)  # rows of norm 1
     return cast(sparse.csr_matrix, sparse.hstack([a, b, *_shared(a, b)], format="csr"))

@@ -11,7 +11,6 @@ sees one side only, so does the baseline, with weights fitted for that.
 import hashlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import BinaryIO
 
 import numpy as np
 from scipy import sparse
@@ -50,7 +49,7 @@ class Bigrams:
 
     def chances(self, word: np.ndarray, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The probability of ``word`` by each of the three models, and whether the model applies ``[n 3]``."""
-        after, before = self._totals
+        after, before = (np.asarray(self.pairs.sum(axis)).ravel() for axis in (1, 0))
         known_left = (left >= 0) & (after[left] > 0)
         known_right = (right >= 0) & (before[right] > 0)
         from_left = _at(self.pairs, left, word) / np.maximum(after[left], 1)
@@ -58,10 +57,6 @@ class Bigrams:
         alone = (self.tokens[word] + 1) / (self.tokens.sum() + len(self.tokens))
         known = np.stack([known_left, known_right, np.ones_like(known_left)], axis=1)
         return np.stack([from_left, from_right, alone], axis=1) * known, known
-
-    @property
-    def _totals(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.asarray(self.pairs.sum(1)).ravel(), np.asarray(self.pairs.sum(0)).ravel()
 
     def probability(self, word: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """``p(word | left, right)`` ``[n]``; -1 is an unknown neighbour."""
@@ -91,7 +86,6 @@ def count(store: TokenStore, sides: tuple[bool, bool] = (True, True), marked: bo
     """The bigram model of a store's text, with weights fitted for left and right neighbours, or for one side.
 
     Args:
-        store: The text.
         sides: Whether the left neighbour is seen, and the right one.
         marked: Whether documents end with a ``[SEP]`` that is predicted.
     """
@@ -185,8 +179,6 @@ def baseline(train: TokenStore, heldout: Iterable[Example], target: str = "mlm")
 
     Args:
         train: The counted text: at most ``MOST_TOKENS`` tokens, evenly spread.
-        heldout: The examples that the model is evaluated on.
-        target: Name of the target.
     """
     examples = list(heldout)
     seen_parts = [seen(example, target, train.vocabulary.mask) for example in examples]
@@ -213,8 +205,4 @@ def cached_baseline(train: TokenStore, heldout: list[Example], target: str = "ml
         if predicted.asked is not None and example.queries is not None:
             digest.update(example.queries.visible.flatten(0, 1)[predicted.asked].numpy().tobytes())
     path = train.folder / f"baseline-{digest.hexdigest()[:16]}.json"
-
-    def compute(file: BinaryIO) -> None:
-        cached.put_json(file, asdict(baseline(train, heldout, target)))
-
-    return Baseline(**cached.kept(path, compute, cached.get_json))
+    return Baseline(**cached.kept_json(path, lambda: asdict(baseline(train, heldout, target))))

@@ -46,7 +46,6 @@ class Lines:
         """The words that examples ask for, of one direction of reading.
 
         Args:
-            examples: The examples.
             target: ``next`` or ``previous``.
             joined: Whether the rows of each example go on from those of the one before, and all of it is read.
         """
@@ -149,11 +148,7 @@ class _Level:
 
 
 class KneserNey:
-    """Trigrams of a text.
-
-    Args:
-        text: What is counted.
-    """
+    """Trigrams of a text."""
 
     def __init__(self, text: Counted) -> None:
         size = self.size = text.size
@@ -196,7 +191,6 @@ class NGrams:
     Contexts have the numbers of their ranks, so that n-grams of a large vocabulary are numbers too.
 
     Args:
-        text: What is counted.
         order: Words of the longest n-grams, the last of which is predicted.
     """
 

@@ -31,7 +31,6 @@ class Counted:
         """A text, or stretches of it that are spread evenly, as the bigram baseline counts them.
 
         Args:
-            store: The text.
             most: Pieces, to a stretch of ``STRETCH``.
             marked: Whether documents end with a ``[SEP]`` that is predicted; then they go on from each other.
         """
@@ -84,7 +83,6 @@ def numbered(context: np.ndarray, size: int) -> np.ndarray:
 
     Args:
         context: Its pieces ``[n k]``, -1 for an unknown one.
-        size: Pieces of the vocabulary.
     """
     number = np.zeros(len(context), dtype=np.int64)
     for column in context.T:

@@ -8,7 +8,7 @@ be called coherence or order.
 import hashlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any, BinaryIO, cast
+from typing import Any, cast
 
 import numpy as np
 from scipy import sparse
@@ -139,18 +139,17 @@ def cached_scores(train: PairSequences, heldout: PairSequences, chosen: np.ndarr
 
     Args:
         train: Pairs of the training text; at most `MOST_PAIRS` of them are used.
-        heldout: Pairs of the held-out text.
         chosen: Numbers of the held-out pairs to classify.
     """
     learned = permutation(0, "bag of words", 0, len(train))[:MOST_PAIRS]
     key = [_RECIPE, _STRENGTHS, _FOLDS, METHODS, _state(train, learned), _state(heldout, chosen)]
     path = train.store.folder / f"pair-methods-{identity(key)[:16]}.json"
 
-    def compute(file: BinaryIO) -> None:
+    def compute() -> dict[str, dict[str, float]]:
         found = scores(Described.of(train, learned), Described.of(heldout, chosen))
-        cached.put_json(file, {name: asdict(score) for name, score in found.items()})
+        return {name: asdict(score) for name, score in found.items()}
 
-    return {name: Score(**score) for name, score in cached.kept(path, compute, cached.get_json).items()}
+    return {name: Score(**score) for name, score in cached.kept_json(path, compute).items()}
 
 
 def _state(pairs: PairSequences, chosen: np.ndarray) -> list:

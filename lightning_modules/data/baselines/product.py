@@ -101,7 +101,6 @@ class Product:
     """The counts of a text in the contexts of some questions.
 
     Args:
-        text: What is counted.
         contexts: Offsets of the pieces of each context.
         asked: All questions that are to be answered.
     """

@@ -45,10 +45,6 @@ class HeldOutText:
 def heldout_text(data: Data, store: TokenStore) -> HeldOutText:
     """The held-out text of some parallel corpora, kept next to its token store.
 
-    Args:
-        data: The corpora.
-        store: Their held-out store.
-
     Raises:
         ConfigError: When a corpus is missing.
     """
@@ -64,7 +60,7 @@ def heldout_text(data: Data, store: TokenStore) -> HeldOutText:
         return {"sources": sources, "targets": targets, "simple": simple}
 
     path = store.folder / f"translations-{_RECIPE}.json"
-    return HeldOutText(**cached.kept(path, lambda file: cached.put_json(file, made()), cached.get_json))
+    return HeldOutText(**cached.kept_json(path, made))
 
 
 def words(line: str) -> list[str]:

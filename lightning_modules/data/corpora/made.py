@@ -86,8 +86,6 @@ class Language:
         switches: Switch -> whether its dependency is there; those that are not named have no words.
         agreement: Words from a subject to its verb.
         copies: Words from a copy back to what it repeats; 0 where nothing is repeated.
-        length: Words of a sentence.
-        sentences: Sentences of a document.
         documents: Documents for training; a sixteenth as many, at least two, are held out.
     """
 

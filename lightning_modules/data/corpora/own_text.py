@@ -44,7 +44,6 @@ def _matches(pattern: str, walked: Iterator[int]) -> Iterator[str]:
     """What a pattern matches, as `glob` says, but for links to folders, which ``**`` does not follow.
 
     Args:
-        pattern: The pattern.
         walked: Counts the folders that ``**`` matches.
     """
     above, recursive, below = (pattern + os.sep).partition(f"{os.sep}**{os.sep}")

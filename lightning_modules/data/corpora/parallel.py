@@ -59,7 +59,6 @@ def languages(kind: str, given: str, known: tuple[str, ...] = ()) -> Languages:
 
     Args:
         kind: What the name of the corpus begins with.
-        given: What follows.
         known: The languages that there are; empty for any.
 
     Raises:
@@ -284,11 +283,7 @@ OWN = ("lines", "tsv", "pairs")  # what the names of the user's own begin with
 
 
 def own_documents(kind: str, rest: str, split: str) -> Iterator[list[str]]:
-    """The documents of a split of the user's own parallel text.
-
-    Raises:
-        ConfigError: As the reader of its kind.
-    """
+    """The documents of a split of the user's own parallel text."""
     pair, place = split_name(kind, rest)
     if kind == "pairs":
         yield from hub_pairs(place, pair, split)

@@ -69,11 +69,7 @@ def articles() -> Iterator[list[str]]:
 
 
 def unread(split: Split) -> Iterator[list[str]]:
-    """The articles that models of the corpus wikipedia-2015 have not read: those that it lacks.
-
-    Raises:
-        ConfigError: See `articles`.
-    """
+    """The articles that models of the corpus wikipedia-2015 have not read: those that it lacks."""
     later = itertools.dropwhile(lambda article: article[0] != _FIRST_UNREAD, _titled())
     return (paragraphs for title, paragraphs in later if (title in UNREAD_HELDOUT) == (split == "heldout"))
 

@@ -24,8 +24,6 @@ def arrange(store: TokenStore, length: int, ends: bool, short: float = 0.0) -> n
     """Start of each block, and the end ``[blocks + 1]``, in the text with its ends of documents.
 
     Args:
-        store: The tokens.
-        length: Positions of a block.
         ends: Whether a ``[SEP]`` follows each document.
         short: Share of blocks that have a random shorter length.
 
@@ -37,7 +35,6 @@ def arrange(store: TokenStore, length: int, ends: bool, short: float = 0.0) -> n
 
 
 def _ends(store: TokenStore, ends: bool) -> np.ndarray:
-    """Where documents end, in the text with their ends."""
     after = np.setdiff1d(store.document_starts, [0]) if ends else np.zeros(0, dtype=np.int64)
     return after + np.arange(len(after))
 

@@ -55,7 +55,6 @@ class Divided:
     Attributes:
         store: The sentences of the first language in their order, then those of the next. A sentence of a pair is a
             document of its own.
-        names: The languages.
         sentences: The first sentence of each language, and the end ``[languages + 1]``.
         pairs: Where the tokens of each pair's sentences start and end ``[pairs 2 2]``.
         sides: The languages of both ``[pairs 2]``.
@@ -136,8 +135,6 @@ def arrange(text: Divided, length: int, break_mode: BreakMode, short: float) -> 
     """Start of each sequence of one language after the other, and the end ``[sequences + 1]``.
 
     Args:
-        text: The text.
-        length: Positions of a sequence.
         break_mode: See `running_text.arrange`; here a sequence ends where a language does, too.
         short: Share of sequences that have a random shorter length.
     """
@@ -167,7 +164,6 @@ class Monolingual(Sequences):
     """Sequences of running text, each in one language.
 
     Attributes:
-        names: The languages.
         text_starts: Where the text of each language begins, and the end ``[languages + 1]``.
     """
 
@@ -203,7 +199,6 @@ class Pairs(Sequences):
     """Rows of a sentence and its translation. ``bounds`` are those of `fitting`, and ``sides`` their languages.
 
     Attributes:
-        names: The languages.
         sides: The languages of both sentences of each row ``[pairs 2]``.
         resets: Whether the positions of the second sentence begin again.
     """
@@ -303,12 +298,7 @@ def fitting(text: Divided, length: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class InTurn:
-    """Running text and pairs, of which steps take turns. Pairs are numbered behind the sequences of running text.
-
-    Attributes:
-        texts: The running text.
-        pairs: The pairs.
-    """
+    """Running text and pairs, of which steps take turns. Pairs are numbered behind the sequences of running text."""
 
     texts: Monolingual
     pairs: Pairs
@@ -350,11 +340,6 @@ class InTurn:
     def tokens_by_language(self) -> np.ndarray:
         """Positions of each sequence in the columns of languages ``[sequences languages]``."""
         return np.concatenate([self.texts.tokens_by_language(), self.pairs.tokens_by_language()])
-
-    @property
-    def fill(self) -> float:
-        """The share of positions that are not padding."""
-        return float(self.sizes.mean() / self.length)
 
     @property
     def turns(self) -> tuple[tuple[Group, ...], ...]:

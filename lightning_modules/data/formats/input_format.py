@@ -431,7 +431,6 @@ class InputFormat(Settings):
         return Sequences(store, self._cached(store, "sequences", running_text.RECIPE, make), length)
 
     def _by_language(self, store: TokenStore) -> SeveralLanguages:
-        """The sequences of a store of several languages."""
         length, text = self.sequence_length, by_language.divided(store)
         fits = by_language.fitting(text, length)
         if self.languages in ("pairs", "in_turn") and not fits.any():
@@ -475,8 +474,4 @@ class InputFormat(Settings):
         if whole.languages != "one_text":
             whole = whole.model_copy(update={"languages": "apart", "language_exponent": 1.0, "reset_positions": True})
         path = store.folder / f"{name}-{identity([whole.essence(), recipe])[:12]}.npy"
-        return cached.kept(
-            path,
-            lambda file: cached.put_array(file, make()),
-            lambda path: np.asarray(np.load(path, mmap_mode="r")),
-        )
+        return cached.kept_array(path, make)

@@ -28,9 +28,7 @@ def drawn(seed: int, usual: int, steps: int, multiple: int = 1) -> np.ndarray:
     """The positions of each of the first steps, a function of seed and step alone ``[steps]``.
 
     Args:
-        seed: The data seed.
         usual: The usual length L.
-        steps: How many steps.
         multiple: Lengths are rounded to the nearest multiple of it that a step can have; 1 changes nothing.
     """
     number = np.arange(steps, dtype=np.int64)

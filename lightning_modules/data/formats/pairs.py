@@ -151,10 +151,8 @@ def _elsewhere(text: Text, sentence: np.ndarray, tokens: np.ndarray, copy: int) 
     """For some pairs, bounds of whole sentences of other documents.
 
     Args:
-        text: The text.
         sentence: First sentence of each pair ``[n]``.
         tokens: Minimum tokens ``[n]``; there are fewer only at the end of a document.
-        copy: The number of the arrangement.
     """
     count = len(text.documents) - 1
     if len(sentence) and count < 2:
@@ -200,9 +198,7 @@ class PairSequences:
     """The pairs of a store as sequences.
 
     Attributes:
-        store: The tokens.
         index: Bounds of A and B, label and number of sentences ``[6 pairs]``; see `arrange`.
-        length: Positions of a sequence.
     """
 
     goes_on: ClassVar[bool] = False  # no pair goes on from another one
@@ -236,11 +232,6 @@ class PairSequences:
     def alike(self) -> np.ndarray:
         """See `Sequences.alike`."""
         return self.sizes
-
-    @property
-    def fill(self) -> float:
-        """The share of positions that are not padding."""
-        return float(self.sizes.mean() / self.length)
 
     def of_several_sentences(self) -> "PairSequences":
         """Without the pairs of a single sentence, whose label is always 1; about half of the others are negatives."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,20 +19,16 @@ class Part:
     """Some of the sequences of a store, numbered again from 0.
 
     Attributes:
-        whole: All of them.
         chosen: The numbers of those that belong to the part.
     """
+
+    goes_on: ClassVar[bool] = False  # sequences of a part do not go on from each other
 
     whole: Sequences | PairSequences | InTurn
     chosen: np.ndarray
 
     def __len__(self) -> int:
         return len(self.chosen)
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether sequences go on from each other: those of a part do not."""
-        return False
 
     @property
     def store(self) -> TokenStore:
@@ -53,11 +50,6 @@ class Part:
         """See `Sequences.alike`."""
         assert not isinstance(self.whole, InTurn), "`training.bucket_steps` is refused with `format.languages`"
         return self.whole.alike[self.chosen]
-
-    @property
-    def fill(self) -> float:
-        """The share of positions that are not padding."""
-        return float(self.sizes.mean() / self.length)
 
     def batch(self, indices: np.ndarray, length: int | None = None) -> Tokens:
         """The sequences with these numbers of the part, as rows ``[b t]``; of so many positions, by default of all."""

@@ -25,7 +25,6 @@ def arrange(store: TokenStore, length: int, break_mode: BreakMode, short: float 
     """Start of each sequence of a store, and the end ``[sequences + 1]``.
 
     Args:
-        store: The tokens.
         length: Positions of a sequence, of which ``[CLS]`` and the last ``[SEP]`` take two.
         break_mode: Whether sequences end at sentence boundaries, also where a document ends, or at the fixed length.
         short: Share of sequences that have a random shorter length, as BERT's short pairs: uniform from 2 tokens up,
@@ -93,9 +92,7 @@ class Sequences:
     """The sequences of a store: stretches ``bounds[i] .. bounds[i + 1]`` of its tokens.
 
     Attributes:
-        store: The tokens.
         bounds: Start of each sequence's text, and the end ``[sequences + 1]``.
-        length: Positions of a sequence.
     """
 
     goes_on: ClassVar[bool] = False  # whether sequences go on from each other, in the order of the text
@@ -136,11 +133,6 @@ class Sequences:
     def alike(self) -> np.ndarray:
         """A number for each sequence: those with neighbouring numbers have similar lengths ``[sequences]``."""
         return self.sizes
-
-    @property
-    def fill(self) -> float:
-        """The share of positions that are not padding."""
-        return float(self.sizes.mean() / self.length)
 
     def batch(self, indices: np.ndarray, length: int | None = None) -> Tokens:
         """The sequences with these numbers, as rows ``[b t]``; of so many positions, by default of all."""

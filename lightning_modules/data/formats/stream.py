@@ -88,12 +88,7 @@ def shuffled(store: TokenStore) -> TokenStore:
     """The store with its sentences in random order, each a document of its own, kept in a file next to it."""
     sizes = np.diff(store.sentences)
     order = permutation(_SEED, "order of sentences", 0, len(sizes))
-    path = store.folder / f"shuffled-{_RECIPE}.npy"
-    ids = cached.kept(
-        path,
-        lambda file: cached.put_array(file, _gathered(store, order)),
-        lambda path: np.asarray(np.load(path, mmap_mode="r")),
-    )
+    ids = cached.kept_array(store.folder / f"shuffled-{_RECIPE}.npy", lambda: _gathered(store, order))
     starts = np.append(0, np.cumsum(sizes[order]))
     return replace(
         store, ids=ids, sentences=starts, documents=np.arange(len(starts)), corpora=(), mark_files={}, made=shuffled

@@ -56,7 +56,7 @@ def summary(store: TokenStore, form: InputFormat) -> Summary:
     return Summary(
         rows=len(sequences),
         mean_length=float(sequences.sizes.mean()),
-        padding=1 - sequences.fill,
+        padding=1 - float(sequences.sizes.mean() / sequences.length),
         documents=float(sequences.documents.mean()),
         shown=float((np.cumsum(edges[:-1]) > 0).mean()),
     )

@@ -64,10 +64,7 @@ class HeldOutStream(HeldOut):
     """A held-out stream: all positions of some rows predict, each once, whatever the length of segments.
 
     Args:
-        stream: The text.
         tokens: Positions of all rows together, at most.
-        reading: How they are read.
-        prepare: Makes the examples.
 
     Raises:
         ConfigError: When the text is shorter than the rows.

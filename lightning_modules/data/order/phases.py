@@ -20,10 +20,8 @@ class Phase:
     """Consecutive steps of a training that show one arrangement of its text.
 
     Attributes:
-        sequences: The arrangement.
         order: Which of its sequences come when.
         start: The step of the training with which it begins.
-        steps: Its steps.
     """
 
     sequences: Arranged
@@ -53,7 +51,6 @@ def phases(sequences: Arranged, portions: Portions, first: Arranged | None = Non
 
     Args:
         sequences: The arrangement of the last steps, or of all.
-        portions: Batch sizes and steps.
         first: The arrangement of the first steps.
 
     Raises:
@@ -69,7 +66,6 @@ def phases(sequences: Arranged, portions: Portions, first: Arranged | None = Non
 
 
 def _order(arranged: Arranged, portions: Portions, longest: int, before: int) -> BySequences:
-    """The order that an arrangement asks for."""
     seed, batch = portions.seed, portions.batch_size
     if arranged.goes_on:
         rows = batch // 2 if portions.both_ways else batch

@@ -12,9 +12,7 @@ class Portions:
     """Batch sizes and steps of a training.
 
     Attributes:
-        seed: The data seed.
         batch_size: Sequences per optimiser step, over all ranks and micro-batches.
-        steps: Optimiser steps.
         micro_batch_size: Sequences per forward pass on one rank; None means all of the rank.
         by_tokens: Whether a step, also one of the first, has as many tokens as so many sequences of full length.
         first_steps: The steps that show a shorter arrangement of the text, before the others.
@@ -60,7 +58,6 @@ class Portions:
 
         Args:
             sizes: Positions of each row that are no padding ``[b]``.
-            world_size: Number of ranks.
         """
         if self.by_tokens:
             groups = alike(sizes, sizes, self.micro_batches(world_size) * world_size)

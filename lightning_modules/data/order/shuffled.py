@@ -20,7 +20,6 @@ class BySequences:
     """The order in which steps of equally many sequences show a text.
 
     Attributes:
-        seed: The data seed.
         sizes: Positions that are no padding of each sequence ``[n]``.
         batch: Sequences per step.
         before: Presentations of an earlier order of the same training; noise is counted on from there.

@@ -36,8 +36,6 @@ def predicted_bytes(sequences: Sequences, behind: np.ndarray, examples: Iterable
     Args:
         sequences: The running text of the examples.
         behind: The bytes of each of its tokens ``[n]``.
-        examples: Some of its sequences.
-        target: Name of the target.
     """
     total = 0
     for example in examples:

@@ -87,7 +87,7 @@ def stretches(data: Data, length: int, count: int) -> list[str]:
         return [found[n] for n in permutation(_SEED, "whole words", 0, len(found))[:MOST_STRETCHES]]
 
     path = cache() / "stretches" / name / "stretches.json"
-    return cached.kept(path, lambda file: cached.put_json(file, chosen()), cached.get_json)[:count]
+    return cached.kept_json(path, chosen)[:count]
 
 
 def cut(data: Data, size: int) -> Iterator[tuple[str, int]]:
@@ -129,10 +129,7 @@ def hidden_words(
 
     Args:
         texts: Words separated by single spaces.
-        encoder: The tokenizer.
-        length: Positions of a sequence.
         rate: Share of the words that can be hidden that are.
-        batch_size: Sequences of an example.
         direction: In which the text is visible.
 
     Raises:
@@ -238,9 +235,6 @@ def _example(
 
     Args:
         part: Row, number of pieces that are shown of the words that are predicted, and where these words start.
-        vocabulary: The pieces.
-        length: Positions of a sequence.
-        direction: In which the text is visible.
     """
     ids = np.full((len(part), length), vocabulary.pad, dtype=np.int64)
     special = np.ones_like(ids, dtype=bool)

@@ -26,7 +26,6 @@ def spelt(tokens: Tokens, vocabulary: Vocabulary) -> Tokens:
 
     Args:
         tokens: The rows; all ids are of the vocabulary.
-        vocabulary: The pieces.
     """
     ids, special, real = (part.numpy() for part in (tokens.ids, tokens.special, tokens.real))
     inside = real & ~special

@@ -22,14 +22,11 @@ class Statistics:
     are words under every kind of tokenizer.
 
     Attributes:
-        words: Words of the text.
-        pieces_per_word: Pieces a word.
         one_piece_words: Share of the plain words that are one piece.
         continuations: Share of the pieces of plain words that do not begin them.
         unknown: Share of the pieces that are [UNK].
         bytes_per_piece: Bytes of the text (UTF-8, each word with the space before it) a piece.
         unused: Share of the vocabulary, special pieces aside, that the text does not use.
-        specials: Special pieces.
         letters: Pieces of one letter or sign, whether inside a word or not; of byte-level BPE, bytes.
         longest: The pieces of most letters, without the marks of their kind; of byte-level BPE, of whole letters.
         words_per_second: Encoding speed, each distinct word encoded once.

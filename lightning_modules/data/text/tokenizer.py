@@ -229,11 +229,10 @@ def _letter_bpe(settings: Tokenizer, sentences: list[str]) -> "Model":
     return models.BPE(model["vocab"], merges, unk_token="[UNK]", end_of_word_suffix=END)
 
 
-def _check_room(settings: Tokenizer, letters: int) -> None:
-    """Checks that so many letters fit a vocabulary."""
-    least = len(SPECIALS) + letters
+def _check_room(settings: Tokenizer, count: int, what: str = "letters of the text") -> None:
+    least = len(SPECIALS) + count
     if settings.vocab_size < least:
-        text = f"vocab_size {settings.vocab_size} is too small for the letters of the text. It needs at least {least}."
+        text = f"vocab_size {settings.vocab_size} is too small for the {what}. It needs at least {least}."
         raise ConfigError([text])
 
 
@@ -249,16 +248,12 @@ def _byte_bpe(settings: Tokenizer, sentences: list[str]) -> "Model":
         special_tokens=list(SPECIALS),
         initial_alphabet=sorted(ByteLevel.alphabet()),
     )
-    least = len(SPECIALS) + len(ByteLevel.alphabet())
-    if settings.vocab_size < least:
-        text = f"vocab_size {settings.vocab_size} is too small for the bytes. It needs at least {least}."
-        raise ConfigError([text])
+    _check_room(settings, len(ByteLevel.alphabet()), "bytes")
     model = _trained(_shell(settings, models.BPE()), trainer, sentences)
     return models.BPE(model["vocab"], [tuple(pair) for pair in model["merges"]])
 
 
 def _unigram(settings: Tokenizer, sentences: list[str]) -> "Model":
-    """A unigram model of the words."""
     clean = unigram.normalizer(settings.lowercase)
     words: Counter[str] = Counter()
     for word, count in _words(sentences).items():
@@ -316,8 +311,6 @@ def _letters(settings: Tokenizer, sentences: list[str], *, ends: bool = False) -
     At most a sixteenth of the vocabulary and at most 1,000 (as in BERT) are letters; words with rarer ones are [UNK].
 
     Args:
-        settings: Kind and size.
-        sentences: The text.
         ends: Whether the last letter of a word has a mark; else all but the first have one.
     """
     shell = _shell(settings, _empty_model())
@@ -348,7 +341,6 @@ def trained(settings: Tokenizer, key: dict[str, str], sentences: Iterator[str]) 
     """The file of the tokenizer for some corpora, from the cache or trained now.
 
     Args:
-        settings: Kind and size.
         key: The fingerprints of the corpora.
         sentences: The training text, read only if the tokenizer is not cached.
 

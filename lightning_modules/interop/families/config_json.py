@@ -72,7 +72,6 @@ def checked(
     """Checks the settings and returns the id of the padding piece.
 
     Args:
-        config: The settings, including defaults.
         knobs: Knob -> its key in this family.
         fixed: Key -> the only value that this family supports.
         needs_padding: Whether the family's positions start after that id.
@@ -82,9 +81,10 @@ def checked(
     """
     wrong = [_fixed(key, config[key], value) for key, value in fixed.items() if config.get(key) not in (value, None)]
     most = {knobs.get(name, name): number for name, number in _MOST.items()}
-    wrong += [
-        _large(key, config[key], number) for key, number in most.items() if not _counts(config.get(key, 1), number)
-    ]
+    for key, number in most.items():
+        if not _counts(config.get(key, 1), number):
+            text = f"must be a whole number from 1 to {number:,}, not {str(config[key])[:80]}"
+            wrong.append(Problem(f"{CONFIG}: {key}", text))
     activation = config[knobs["activation"]]
     if not isinstance(activation, str) or activation not in ACTIVATIONS:
         wrong.append(unknown(knobs["activation"], activation, ACTIVATIONS))
@@ -107,10 +107,6 @@ def unknown(key: str, value: Any, allowed: Mapping[str, Any]) -> Problem:
 def _fixed(key: str, value: Any, allowed: Any) -> Problem:
     why = f": {_WHY[key]}" if key in _WHY else ""
     return Problem(f"{CONFIG}: {key}", f"{str(value)[:80]!r} is not supported. It must be {allowed!r}{why}.")
-
-
-def _large(key: str, value: Any, most: int) -> Problem:
-    return Problem(f"{CONFIG}: {key}", f"must be a whole number from 1 to {most:,}, not {str(value)[:80]}")
 
 
 def _counts(value: Any, most: int, least: int = 1) -> bool:

@@ -200,7 +200,6 @@ class Family:
             raise ConfigError(Problem(f"{CONFIG}: {p.path}".rstrip(": "), p.message) for p in wrong) from None
 
     def _with(self, model: Transformer, pooler: bool) -> System:
-        """A system of this family with a backbone."""
         data = {"tokenizer": {"kind": self.pieces}}
         if self.objective == "lm":
             lm = Objectives(lm=LanguageModel(transform="none", bias=False))

@@ -1,13 +1,6 @@
 """RoBERTa: Liu et al. (2019)."""
 
 from lightning_modules.interop.families.family import BASE, MLM, POOLER, Family
-from lightning_modules.system import System
-
-
-def _suits(system: System) -> bool:
-    """Byte-level pieces without a sentence objective."""
-    return system.data.tokenizer.kind == "byte_bpe" and system.objectives.sentence is None
-
 
 ROBERTA = Family(
     name="roberta",
@@ -20,7 +13,7 @@ ROBERTA = Family(
     architectures=("", "RobertaForMaskedLM", "RobertaModel"),
     defaults=BASE | {"vocab_size": 50_265, "pad_token_id": 1},
     specials={"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"},
-    suits=_suits,
+    suits=lambda system: system.data.tokenizer.kind == "byte_bpe" and system.objectives.sentence is None,
     init="normal",
     pieces="byte_bpe",
     head_activation="gelu",

@@ -49,9 +49,7 @@ class Anchored:
     """The spans that begin at the words of pieces in random order.
 
     Args:
-        text: The text of a batch.
         lengths: Number of words of the span drawn at each piece ``[b t]``.
-        draws: The noise of the batch.
     """
 
     def __init__(self, text: Text, lengths: np.ndarray, draws: Draws) -> None:

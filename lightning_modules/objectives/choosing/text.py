@@ -57,7 +57,6 @@ class Text:
     """The text of a batch.
 
     Attributes:
-        tokens: The sequences.
         vocabulary: The pieces; says where words begin.
     """
 

@@ -30,9 +30,7 @@ class Units(Settings, ABC):
         """The groups of hidden positions.
 
         Args:
-            text: The text of a batch.
             budget: How many positions of each row are hidden, at most ``[b]``.
-            draws: The noise of the batch.
 
         Returns:
             The first position of the group that each position is hidden with ``[b t]``, -1 where nothing is hidden.

@@ -27,7 +27,6 @@ class Made:
     """A probe made by a rule: class 0 is text as it is or the first choice, class 1 the other.
 
     Attributes:
-        name: Its name in settings.
         title: Its question, in a line.
         make: Sentences, most examples and name of the draw -> examples.
         by_layer: Whether each layer that is read has a score of its own.

@@ -20,8 +20,6 @@ class Example(NamedTuple):
     """An example of a made probe.
 
     Attributes:
-        words: Its words.
-        label: Its class.
         place: The word that is read; -1 where all are.
     """
 
@@ -75,7 +73,6 @@ def matched(candidates: Iterable[tuple[Example, Hashable]], count: int, purpose:
     Whatever the key holds, such as the length, then says nothing about the class.
 
     Args:
-        candidates: Examples with their keys.
         count: The most examples in all.
         purpose: Names the draw.
     """

@@ -42,8 +42,6 @@ def linear(train: Labelled, dev: Labelled, *, tuned: bool = False) -> np.ndarray
     For pairs of texts, on the differences and products of the two weight vectors.
 
     Args:
-        train: What it learns from.
-        dev: What it answers.
         tuned: Whether the penalty of the logistic regression is that of `PENALTIES` with the highest accuracy in three
             folds of the training examples, of equal ones the strongest. A class with fewer examples than folds has the
             default one.

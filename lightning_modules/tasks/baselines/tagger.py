@@ -20,9 +20,7 @@ def by_letters(
     words have one tag, it gives that.
 
     Args:
-        train: The words of the training sentences.
         tags: The tags of these words, a number each.
-        dev: The words of the sentences that are tagged.
     """
     known = np.concatenate(tags)
     if len(np.unique(known)) == 1:

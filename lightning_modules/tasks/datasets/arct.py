@@ -24,7 +24,6 @@ class Arguments:
     """A reader of tab-separated questions; call it with a split.
 
     Attributes:
-        origin: Where the files are.
         quoted: Whether fields that hold a quote character are quoted, as in the files of Niven and Kao.
     """
 

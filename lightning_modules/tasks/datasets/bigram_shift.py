@@ -27,7 +27,7 @@ def rows(split: Split) -> Iterator[Row]:
     """The examples of a split, cached because making them takes seconds."""
     key = identity([digest(expected(_CORPUS)), _SIZES[split], list(_WORDS)])[:16]
     path = cache() / "tasks" / f"bigram_shift-{split}-{key}.json"
-    held = cached.kept(path, lambda file: cached.put_json(file, list(_made(split))), cached.get_json)
+    held = cached.kept_json(path, lambda: list(_made(split)))
     return (Row(*row) for row in held)
 
 

@@ -38,7 +38,6 @@ class Columns:
     sentence. A line whose word is -DOCSTART- begins a document; in a file without one each sentence is a document.
 
     Attributes:
-        origin: Where the files are.
         count: Number of columns.
     """
 

@@ -36,7 +36,6 @@ class Squad:
     """A reader of a version of SQuAD; call it with a split.
 
     Attributes:
-        version: Of the files.
         hub: Its name on the hub; empty if only files are read.
         train: Possible names of the training file; the first that exists is read.
         dev: The same for the dev file.
@@ -82,11 +81,7 @@ class Squad:
 
 @dataclass(frozen=True)
 class Divided:
-    """Both splits from the dev questions of a version, by article; call it with a split.
-
-    Attributes:
-        whole: Reads the version.
-    """
+    """Both splits from the dev questions of a version, by article; call it with a split."""
 
     whole: Squad
 

@@ -8,7 +8,7 @@ A module in ``tasks/datasets`` needs one row; ``docs/how-to/data_set.md`` has th
 (('accuracy',), 'own data; 10 % of the texts are held out')
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from lightning_modules.config import ConfigError, problems
 from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.draws import fraction
-from lightning_modules.tasks.reading.lines import Fault, Line, json_object, made, numbered
+from lightning_modules.tasks.reading.lines import Fault, json_object, made, numbered
 from lightning_modules.tasks.shapes.shape import Shape
 from lightning_modules.tasks.task import Split, Task
 
@@ -26,7 +26,6 @@ def own(name: str, title: str, shape: Shape, train: str, dev: str = "", held_out
     """A task of your own data.
 
     Args:
-        name: What grids call it.
         title: Name and question, in one line.
         shape: The form of its examples.
         train: The file of JSON lines below ``ABLATIONS_DATA``.
@@ -72,7 +71,8 @@ class Own:
                 naming each, and when nothing is held out or nothing remains.
         """
         (path,) = self.origin.needed(split)
-        rows = list(made(path, _counted(numbered(path)), self._row))
+        counted = (line._replace(fields=[*line.fields, str(line.number)]) for line in numbered(path))
+        rows = list(made(path, counted, self._row))
         if self.dev:
             return iter(rows)
         chosen = [row for row in rows if (fraction(self.shape.text_of(row)) < self.held_out) == (split == "dev")]
@@ -96,8 +96,3 @@ class Own:
         if problem := self.shape.problem(row):
             raise Fault(problem)
         return row
-
-
-def _counted(lines: Iterable[Line]) -> Iterator[Line]:
-    """The lines with their numbers as a second field."""
-    return (line._replace(fields=[*line.fields, str(line.number)]) for line in lines)

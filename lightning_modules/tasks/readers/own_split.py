@@ -19,7 +19,6 @@ class Held:
     ordered by digest, so neither the split nor the order depends on the order of the source.
 
     Attributes:
-        reader: Reads all the examples.
         share: Approximate share that is held out.
     """
 
@@ -45,12 +44,7 @@ class Held:
 
 @dataclass(frozen=True)
 class EachItsOwn:
-    """Training and dev examples with a reader each.
-
-    Attributes:
-        train: Reads the training examples.
-        dev: Reads the dev examples.
-    """
+    """Training and dev examples with a reader each."""
 
     train: Files | Held
     dev: Files
@@ -97,10 +91,6 @@ class Sampled:
     """A fixed sample of the dev examples, ordered by the digest of their first text.
 
     Examples with the words of a training example, or of one that is in the sample, are left out.
-
-    Attributes:
-        reader: Reads the examples of both splits.
-        count: How many are drawn.
     """
 
     reader: Files

@@ -67,7 +67,6 @@ class Segments:
     Args:
         ids: Token ids ``[m]``.
         parts: Where each row's first run starts and ends in ``ids``, and its second ``[1 or 2, 2, n]``.
-        vocabulary: The pieces.
         layout: Which symbols are around the runs.
     """
 

@@ -15,8 +15,6 @@ class Question(NamedTuple):
 
     Attributes:
         id: Its id in the data set.
-        text: The question.
-        context: The passage.
         answers: Start in the passage (in characters) and text of each marked answer; empty if the passage has no
             answer.
     """

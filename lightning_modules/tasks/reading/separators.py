@@ -12,9 +12,6 @@ def wrong_count(text: str, found: int, expected: int, separator: str, least: boo
     r"""A fault: how many fields were found and expected, and, where no separator was found, what is there instead.
 
     Args:
-        text: The line.
-        found: Number of its fields.
-        expected: Number that it must have.
         separator: A tab, a comma, or a space for runs of white space.
         least: Whether more are allowed.
         what: What a field is called.
@@ -40,8 +37,6 @@ def looks(text: str, separator: str, fits: Callable[[list[str]], bool]) -> str:
     """What seems to separate the fields of a line instead of ``separator``, as an adjective; empty if nothing does.
 
     Args:
-        text: The line.
-        separator: What should separate them.
         fits: Whether fields are what the line should consist of.
     """
     if text.lstrip().startswith("{") and text.rstrip().endswith("}"):

@@ -4,6 +4,7 @@ Tokenizers lower-case, strip accents and split at punctuation, so the pieces of 
 alignment turns predicted pieces into text of the passage, and marked answers into pieces.
 """
 
+import itertools
 import re
 import string
 import unicodedata
@@ -86,7 +87,7 @@ class Spelling:
             spelt = [self._pieces[n] for n in ids]
             if "".join(spelt) != text:
                 return None
-            ends = list(_sums(len(piece) for piece in spelt))
+            ends = list(itertools.accumulate(map(len, spelt)))
             spans = list(zip([0, *ends], ends, strict=False))
         else:
             if ids.count(self._unknown) > _MOST_UNKNOWN:
@@ -117,10 +118,3 @@ def _without_accents(letter: str, form: Literal["NFD", "NFKD"] = "NFD") -> str:
     """Lower-cased and without accents, as in BERT's tokenizer, or with NFKD as in ALBERT's."""
     decomposed = unicodedata.normalize(form, letter)
     return "".join(part for part in decomposed if unicodedata.category(part) != "Mn").lower()
-
-
-def _sums(sizes: Iterator[int]) -> Iterator[int]:
-    total = 0
-    for size in sizes:
-        total += size
-        yield total

@@ -30,9 +30,7 @@ class SpanInputs:
     """The windows of a split, grouped by question.
 
     Args:
-        examples: The questions.
         pieces: The pieces of `SpanExamples.texts`.
-        vocabulary: Their vocabulary.
         max_length: Maximum positions of a row.
         max_query: Maximum pieces of a question.
         stride: Pieces from the start of a window to that of the next.

@@ -37,7 +37,6 @@ def decoded(outputs: Sequence[np.ndarray], inputs: SpanInputs, n_best: int, max_
 
     Args:
         outputs: The logits of each window ``[t 2]``.
-        inputs: The windows.
         n_best: How many starts and ends of a row are considered.
         max_answer: Maximum pieces of an answer.
     """
@@ -55,7 +54,6 @@ def decoded_beam(outputs: Sequence[np.ndarray], inputs: SpanInputs, max_answer: 
     Args:
         outputs: Of each window the logits of starts, two columns of training, the logit of no answer at every
             position, and a column of log-probabilities of ends for each start of the beam, best first ``[t k]``.
-        inputs: The windows.
         max_answer: Maximum pieces of an answer.
     """
     best = functools.partial(_best_of_beam, most=max_answer)

@@ -15,7 +15,6 @@ class Metric:
 
     Attributes:
         description: What it is and its range, in a line.
-        of: The function.
         by_example: What each example adds to it ``[n]``; see `scores.by_example`.
     """
 

@@ -38,7 +38,6 @@ class Question(NamedTuple):
     Attributes:
         context: The passage or sentence that the question refers to.
         question: The text before each option, or with a blank for it; may be empty.
-        options: The options.
         label: Number of the right option, from 0.
         group: The part of the data set, where parts have scores of their own.
     """
@@ -137,7 +136,6 @@ class ChoiceInputs:
     """The encoded questions of a split, one row per option.
 
     Attributes:
-        examples: The questions.
         sizes: Positions of each row of each question ``[n k]``.
     """
 
@@ -190,10 +188,7 @@ class ChoiceHead(TextHead):
 
     Args:
         hidden_size: Width d of the backbone.
-        options: Options per question.
         dropout: Dropout on the vector that the product reads.
-        reader: What represents a row.
-        pooler: Whether there is a pooler.
         hidden: A layer before the last one, whose batch norm is over all rows; None for none.
     """
 
@@ -231,7 +226,6 @@ class Choice(Shape):
     """Questions with exactly one right option.
 
     Attributes:
-        options: Options per question.
         last: Keep the last so many pieces of question and option and cut the context at its end to the remaining
             room, at least half (RACE in ALBERT's released code: 128 of 512). At 0 the longer of the two is cut at its
             end, as in BERT's pairs.

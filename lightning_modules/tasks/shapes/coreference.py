@@ -137,7 +137,6 @@ class MentionInputs:
     """The encoded texts of a split, one row each.
 
     Attributes:
-        examples: The texts.
         sizes: Positions of each row ``[n 1]``.
         ends: Positions of the first and last piece of pronoun, A and B; 0 for a mention outside the row ``[n 3 2]``.
     """

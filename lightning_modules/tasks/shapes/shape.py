@@ -102,12 +102,6 @@ class Head(nn.Module, ABC):
 
         By default these are logits ``[n k]``: the divergence of two distributions at a temperature, times its square.
         Only for shapes that are `Shape.taught`.
-
-        Args:
-            outputs: The student's outputs.
-            taught: The teacher's for the same batch.
-            example: The batch.
-            temperature: That of both distributions.
         """
         return summed_divergence_of_logits(outputs, taught, temperature)
 

@@ -80,7 +80,6 @@ class SpanBeamHead(Head):
         return logits.masked_fill(~allowed[:, None], -torch.inf)
 
     def _unanswered(self, start: Float[Tensor, "b d"], cls: Float[Tensor, "b d"]) -> Float[Tensor, " b"]:
-        """The logit of no answer."""
         return self.unanswered(self.dropout(self.answer(torch.cat([start, cls], 1)).tanh()))[:, 0].float()
 
     def _beam(

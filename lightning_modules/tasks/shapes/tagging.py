@@ -112,7 +112,6 @@ class TagInputs:
     """The encoded sentences of a split: one row each, several for long sentences.
 
     Attributes:
-        examples: The sentences.
         sizes: Positions of each row ``[r 1]``.
         words: Numbers of the words that each row predicts, those with a piece ``r x [k]``.
         cut: Number of sentences with several rows.
@@ -197,8 +196,6 @@ class TagHead(Head):
 
     Args:
         hidden_size: Width d of the backbone.
-        outputs: Number of classes.
-        dropout: Dropout on the states.
     """
 
     target = TAG

@@ -37,7 +37,6 @@ class Row(NamedTuple):
     """One example as in its source.
 
     Attributes:
-        first: The text.
         second: The second text of a pair.
         label: Name or number of the class, or a real number.
         part: The part of the dev examples, where parts have metrics of their own.
@@ -144,7 +143,6 @@ class TextInputs:
     """The encoded examples of a split, one row each, or of two texts a row for each order.
 
     Attributes:
-        examples: The examples.
         sizes: Positions of each row of each example ``[n k]``.
     """
 
@@ -188,13 +186,9 @@ class TextInputs:
 
 
 class _BatchNorm(nn.BatchNorm1d):
-    """Batch norm in full precision. A batch of one row has no variance, and is normalised as in evaluation.
+    """Batch norm in full precision. A batch of one row has no variance, and is normalised as in evaluation."""
 
-    Attributes:
-        spared: Parameters without weight decay.
-    """
-
-    spared = ("weight", "bias")
+    spared = ("weight", "bias")  # without weight decay
 
     def forward(self, input: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         """The rows, each unit over the batch in training and over running means in evaluation."""
@@ -217,7 +211,6 @@ class TextHead(Head):
         outputs: One logit per class, or 1 in regression.
         dropout: Dropout on the vector that the linear layer reads.
         reader: What represents a row, a name of ``READERS``.
-        pooler: Whether there is a pooler.
         orders: Rows per item whose vectors are added.
         hidden: A layer before the last one; None for none.
     """

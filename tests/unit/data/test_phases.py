@@ -179,7 +179,7 @@ def test_rows_are_cut_where_the_longest_of_their_micro_batch_ends_and_hide_the_s
         real = example.inputs.real
         assert real.any(0).all(), "no column is padding alone"
         padding.append(1 - real.float().mean().item())
-    assert np.mean(padding) < 0.1 < 1 - sequences.fill
+    assert np.mean(padding) < 0.1 < 1 - sequences.sizes.mean() / sequences.length
     draws = Batches(sequences, portions).phases[0].presented(0)
     vocabulary = sequences.store.vocabulary
     full, cut = (

@@ -80,8 +80,8 @@ def test_both_labels_have_their_half_and_rows_are_short(tmp_path):
     )
     several = two.of_several_sentences()
     assert several.index[4].mean() == pytest.approx(0.5, abs=0.02)
-    assert two.fill == pytest.approx((2 * 15.5 + pairs.SPECIALS) / 128, rel=0.03)
-    assert segments.fill > 0.9
+    assert two.sizes.mean() / two.length == pytest.approx((2 * 15.5 + pairs.SPECIALS) / 128, rel=0.03)
+    assert segments.sizes.mean() / segments.length > 0.9
 
 
 def test_a_share_of_short_ones_means_nothing_to_them():
