@@ -52,6 +52,7 @@ CALLS = {
     "claims": [],
     "clean": [],
     "data": [],
+    "data add-checkpoint": [FOLDER],
     "data formats": ["--scale", "smoke"],
     "data verify": ["rte"],
     "diff": ["roberta_base", "roberta_large"],
