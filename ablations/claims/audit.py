@@ -122,8 +122,6 @@ def registrations(
 
     Args:
         grid: Its name.
-        scale: The scale.
-        claims: Its claims.
         known: What `stated` says of its file.
         ran: What `first_seen` says of a claim.
     """

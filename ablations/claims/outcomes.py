@@ -18,7 +18,6 @@ def outcome(claim: Claim, decided: str) -> str:
     """The word for what an interval comes to: that of a threat to the claim, else of a published claim or a hypothesis.
 
     Args:
-        claim: The claim.
         decided: ``AS_CLAIMED``, ``AGAINST`` or ``NOT_RESOLVED``.
     """
     if decided == NOT_RESOLVED:

@@ -97,8 +97,6 @@ def prospects(
     """What every claim of a grid can show at each look of a scale, claim by claim.
 
     Args:
-        grid: The grid.
-        scale: The scale of the plan.
         measured: Scale -> measurements of its cells; pilots are tried in this order, after ``scale`` itself.
         records: Finished runs of any grids, for claims without a pilot.
     """

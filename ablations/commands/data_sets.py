@@ -228,7 +228,6 @@ def examine(item: Item, is_named: bool) -> Finding:
     """Compares a data set with published sizes and pins.
 
     Args:
-        item: The data set.
         is_named: Whether the user named it, so that its absence is a fault.
     """
     if not item.at_hand:

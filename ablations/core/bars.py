@@ -23,7 +23,6 @@ def complete(run: Run, records: Records, wait: bool = True) -> list[Bar]:
 
     Args:
         run: The pretraining.
-        records: The store.
         wait: Whether to wait for another process that computes one.
 
     Returns:

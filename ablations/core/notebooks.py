@@ -67,7 +67,6 @@ def checked(source: Path, grid: str, values: Mapping[str, Any], axes: Iterable[s
     """The parameters to execute a notebook with.
 
     Args:
-        source: The notebook.
         grid: The grid, for notebooks with a parameter ``grid``.
         values: Parameter -> value; None keeps the notebook's default.
         axes: The axes of the grid.
@@ -175,9 +174,7 @@ def execute(source: Path, parameters: Mapping[str, Any], output: Path, runs: int
     A failing notebook is kept too, with its error; the error is raised.
 
     Args:
-        source: The notebook.
         parameters: From `checked`.
-        output: The executed notebook.
         runs: How many finished runs it shows, which `runs_shown` reads again.
 
     Raises:

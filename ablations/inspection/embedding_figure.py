@@ -104,7 +104,6 @@ def senses(states: np.ndarray, untrained: np.ndarray, groups: Sequence[str], wor
         states: ``[layer n d]``; layer 0 is the output of the embeddings.
         untrained: The same for the network before training, which is counted but not drawn.
         groups: The sense of each sentence.
-        word: The word.
         subtitle: Small print.
     """
     kinds = list(dict.fromkeys(groups))

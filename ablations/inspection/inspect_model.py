@@ -145,7 +145,6 @@ class Inspection:
 
         Args:
             where: Layer and head, counted from 1; by default the head that differs most from positions alone.
-            sentence: The sentence.
 
         Raises:
             ConfigError: If there is no such head, or the sentence is too long.
@@ -263,7 +262,6 @@ class Inspection:
         """The states of one word, layer by layer, in sentences with its different senses.
 
         Args:
-            word: The word.
             sentences: Sense -> sentences with the word; by default those of `example_texts`.
 
         Raises:
@@ -288,7 +286,6 @@ class Inspection:
         The first row is the embedding table, which has one vector of the word for all sentences.
 
         Args:
-            word: The word.
             sentences: Sense -> sentences with the word, of which the first counts; by default those of `example_texts`.
             text: The sentences that are searched; by default 600 held-out ones.
             layer: The layer whose states are compared; by default the last.

@@ -31,7 +31,6 @@ def mean_of_two(a: Record, b: Record, task: str) -> Record:
     Args:
         a: A finished fine-tuning.
         b: Another one, of the same seed.
-        task: Their task.
 
     Raises:
         ConfigError: If the task has not two classes, if one of them keeps no probabilities, and if their tasks or

@@ -68,7 +68,6 @@ def differences(measured: Measurements, rows: Rows) -> Difference:
     """The function that compares two cells of a grid: the runs it compares, and the first mean minus the second.
 
     Args:
-        measured: The measurements of all cells.
         rows: Gives what is compared of a cell, by seed.
     """
     named = names(measured.cells, rows)

@@ -129,7 +129,6 @@ def in_short(verdicts: Sequence[Verdict], named: Verdict | None = None) -> str:
     """What is left of a settled difference of two cells, as Markdown; empty where none is aligned.
 
     Args:
-        verdicts: The verdicts of the page.
         named: The one that its headline quotes, whose difference this is; the largest, where that is not aligned.
     """
     shown = contrasts(verdicts)

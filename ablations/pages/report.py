@@ -85,7 +85,6 @@ def publish(plan: Planned, measured: Measurements, folder: Path) -> dict[str, Pa
 
     Args:
         plan: The cells, in order; ``plan.folder_name`` differs from ``plan.scale`` if the grid was overridden.
-        measured: The measurements of its cells.
         folder: ``results/<grid>/<folder name>``; created if missing. Other files in it stay (the executed notebook).
 
     Returns:

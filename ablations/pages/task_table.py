@@ -120,7 +120,6 @@ def ensemble(task: Task, records: Sequence[Record]) -> dict[str, float]:
     answer is the other class. With more classes only the accuracy is certain.
 
     Args:
-        task: The task of the fine-tunings.
         records: Fine-tunings from several seeds.
 
     Returns:

@@ -31,8 +31,6 @@ def lead(measured: Measurements, verdicts: Sequence[Verdict], told: Sequence[str
     """The answer as a line, or a line and a short list, of Markdown; empty without claims and cells to compare.
 
     Args:
-        measured: The cells.
-        verdicts: Their claims.
         told: The answer in words (see `conclusion`), in place of the list.
     """
     decided = sorted((verdict for verdict in verdicts if verdict.outcome in _WORDS), key=_is_control)

@@ -56,7 +56,6 @@ def check(grid: Grid, rows: Mapping[str, Sequence[Values]], document: Document) 
     Args:
         grid: The grid, whose axes are known.
         rows: Scale -> the combinations of its cells, in published values.
-        document: Gets the complaints.
     """
     every = [row for of_scale in rows.values() for row in of_scale]
     if grid.savings and _TRAINED_ON not in varied(grid):

@@ -88,8 +88,6 @@ def _check_values(file: ScaleFile, document: Document, knobs: Mapping[str, Any])
     """Values that are invalid for every grid, each at its own line.
 
     Args:
-        file: The scale.
-        document: Gets the complaints.
         knobs: Its knobs, with those of the scales that it is like.
     """
     if _check_system(file, document, knobs, ("set", "pins")):
