@@ -245,7 +245,8 @@ def names(claim: Claim, cells: Sequence[Cell]) -> tuple[str, ...]:
         side |= {path: cell.values[path] for path in side}
     first = cell_text(sides[0]) + theirs[0]
     if claim.against:
-        return first, _reference_text(claim)
+        simple = {metric: f"the {name}" for name, metric in compared(claim.metric).items()}
+        return first, simple.get(claim.against, claim.against)
     later = [{path: value for path, value in side.items() if path not in shared} for side in sides[1:]]
     alike = all(side.keys() == sides[0].keys() for side in sides)
     has_one_axis = alike and len(sides[0]) - len(shared) == 1
@@ -256,9 +257,3 @@ def names(claim: Claim, cells: Sequence[Cell]) -> tuple[str, ...]:
 def _shared(sides: Sequence[dict[str, Any]]) -> set[str]:
     first, *others = sides
     return {path for path in first if all(path in side and same(side[path], first[path]) for side in others)}
-
-
-def _reference_text(claim: Claim) -> str:
-    """``the majority class``: the name of what replaces side b."""
-    simple = {metric: f"the {name}" for name, metric in compared(claim.metric).items()}
-    return simple.get(claim.against, claim.against)

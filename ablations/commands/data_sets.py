@@ -236,7 +236,8 @@ def examine(item: Item, is_named: bool) -> Finding:
         return Finding(item.name, text, present=False, wrong=("cannot be read",) if is_named else ())
     try:
         if item.kind == "text":
-            return _examine_text(SOURCES[item.name])
+            pin = Pin.of(SOURCES[item.name].texts())  # which compares them with the pin
+            return Finding(SOURCES[item.name].name, f"{pin.texts:,} texts, {pin.words:,} words")
         return _examine_corpus(item) if item.kind == "corpus" else _examine_task(task_named(item.name))
     except ConfigError as error:
         return Finding(item.name, "cannot be read", wrong=tuple(map(str, error.problems)))
@@ -250,11 +251,6 @@ def _examine_corpus(item: Item) -> Finding:
     train, heldout = (parts[name] for name in PARTS["corpus"])
     text = f"{train.documents:,} + {heldout.documents:,} documents, {train.words + heldout.words:,} words"
     return Finding(item.name, text, wrong=tuple(wrong))
-
-
-def _examine_text(source: Source) -> Finding:
-    pin = Pin.of(source.texts())  # which compares them with the pin
-    return Finding(source.name, f"{pin.texts:,} texts, {pin.words:,} words")
 
 
 def _examine_task(task: Task) -> Finding:

@@ -91,7 +91,9 @@ def _completed(run: Run, target: str, records: Records, wait: bool) -> Bar | Non
     try:
         if bars.is_kept(folder, name):  # by another process meanwhile
             return None
-        _check_text(run)
+        now = fingerprints_of(run.system.corpora)
+        if changed := [corpus for corpus, print in now.items() if run.fingerprints.get(corpus) != print]:
+            raise ConfigError([f"the text of {', '.join(changed)} is another one than that of the run {run.id}"])
         kept_weights.lend_tokenizer(folder, run)
         reached = counting.reached(run.system, target)
         if reached is None:
@@ -101,9 +103,3 @@ def _completed(run: Run, target: str, records: Records, wait: bool) -> Bar | Non
         return bar
     finally:
         lock.release()
-
-
-def _check_text(run: Run) -> None:
-    now = fingerprints_of(run.system.corpora)
-    if changed := [corpus for corpus, print in now.items() if run.fingerprints.get(corpus) != print]:
-        raise ConfigError([f"the text of {', '.join(changed)} is another one than that of the run {run.id}"])

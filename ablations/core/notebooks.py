@@ -229,17 +229,12 @@ def _execute(source: Path, parameters: Mapping[str, Any], temporary: Path, outpu
 
 
 def _replace(temporary: Path, source: Path, output: Path, runs: int | None) -> None:
-    _describe(temporary, source, output, runs)
-    os.replace(temporary, output)
-
-
-def _describe(executed: Path, source: Path, output: Path, runs: int | None) -> None:
-    """Adds how many runs it shows, and replaces the absolute paths of papermill, which reveal the machine."""
-    notebook = nbformat.reads(read_text(executed), as_version=4)
+    notebook = nbformat.reads(read_text(temporary), as_version=4)
     notebook.metadata["papermill"] |= {"input_path": source.name, "output_path": output.name}
     if runs is not None:
         notebook.metadata["ablations"] = {"runs": runs}
-    nbformat.write(notebook, executed)
+    nbformat.write(notebook, temporary)
+    os.replace(temporary, output)
 
 
 def runs_shown(executed: Path) -> int | None:

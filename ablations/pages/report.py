@@ -95,7 +95,7 @@ def publish(plan: Planned, measured: Measurements, folder: Path) -> dict[str, Pa
     written: dict[str, Path] = {}
     for name, sheets in made.items():
         if sheets:
-            written |= _named(tables.write(folder, name, sheets))
+            written |= {path.name: path for path in tables.write(folder, name, sheets).values()}
         else:
             tables.remove(folder, name)
     told = heading.subtitle(plan, measured)
@@ -143,10 +143,6 @@ def rendered(scale: str, measured: Measurements, notation: Literal["md", "tex"])
     return "\n".join(
         mark.format(_SECTIONS[name]) + tables.rendered(sheets, notation) for name, sheets in made if sheets
     )
-
-
-def _named(paths: Mapping[str, Path]) -> dict[str, Path]:
-    return {path.name: path for path in paths.values()}
 
 
 def _card(plan: Planned, measured: Measurements, verdicts: Sequence[Verdict]) -> dict[str, Any]:
@@ -245,13 +241,18 @@ def _page(
             parts += [f"## {title}", text]
     tasks = {run.task for cell in plan.cells for run in (*cell.zero_shot, *cell.awaited) if run.task}
     parts += checkpoint_table.part(plan.grid, plan.scale, folder, tasks)
+    commands = [_command(plan, f"show {{}} --format {end}", f"written('{end}')") for end in ("csv", "tex")]
+    long, tex = map(markdown_code, commands)
     parts += [
         "## What is held equal",
         held_equal.lines(plan),
         "## Cost",
         _cost(plan, measured),
         "## Every number",
-        _numbers(plan),
+        (
+            f"Every number of every run, one per row, as CSV: {long}. The file docs/records.md has its columns and "
+            f"metrics. The tables of this page in LaTeX: {tex}."
+        ),
         "## Regenerate",
         _commands(plan),
     ]
@@ -365,16 +366,6 @@ def _commands(plan: Planned) -> str:
     return (
         f"`{tables}` rebuilds this page from the records, without training or corpora. To train missing runs: "
         f"{markdown_code(_command(plan))}. Another results folder than `results` is named by `--results-dir`."
-    )
-
-
-def _numbers(plan: Planned) -> str:
-    """How to get what is too large to lie next to each page, or wanted by few."""
-    commands = [_command(plan, f"show {{}} --format {end}", f"written('{end}')") for end in ("csv", "tex")]
-    long, tex = map(markdown_code, commands)
-    return (
-        f"Every number of every run, one per row, as CSV: {long}. The file docs/records.md has its columns and "
-        f"metrics. The tables of this page in LaTeX: {tex}."
     )
 
 

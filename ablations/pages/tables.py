@@ -147,11 +147,12 @@ def _reading(
         columns.append([row[metric].value if metric in row else NOTHING for row in published])
     rows = [[*_knobs(item, paths), *row] for item, row in zip(summaries, zip(*columns, strict=True), strict=True)]
     rows += _reference_rows(measured, metrics, headings)
+    text = "Parameters: those of the pretrained model without what fine-tunings remove, which are zeros or gone."
     notes = [
         *_notes(grid, metrics, summaries, published),
         *_on_floors(measured, summaries),
         *_on_all_tokens(measured, metrics),
-        *_on_removed(cells),
+        *([text] if any(map(removed_parameters, cells)) else []),
         *_on_absent(rows),
     ]
     brief = ["runs", *((compared and [compared.label or compared.name, "minus baseline"]) or []), "not done"]
@@ -168,12 +169,6 @@ def _absent(measured: Measurements, item: Summary, metric: str) -> str:
     of_task = [text for text in item.unfinished if f" on {task}" in text]
     lost = of_task or [text for text in item.unfinished if " on " not in text]
     return lost[0].partition(" (")[0] if lost else NOTHING
-
-
-def _on_removed(cells: Sequence[Cell]) -> list[str]:
-    """What of a model its parameters leave out."""
-    text = "Parameters: those of the pretrained model without what fine-tunings remove, which are zeros or gone."
-    return [text] if any(map(removed_parameters, cells)) else []
 
 
 def _on_absent(rows: Sequence[Sequence[Entry]]) -> list[str]:
