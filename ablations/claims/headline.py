@@ -133,12 +133,9 @@ def _compared(verdict: Verdict, names: Sequence[str], metric: str) -> str:
     if verdict.direction is Direction.OPEN:
         return f"{a} and {b} are not distinguished: they differ by {by}"
     ahead, behind = (a, b) if verdict.direction is Direction.POSITIVE else (b, a)
-    return f"{ahead} {_verb(verdict)} {behind} by {by}"
-
-
-def _verb(verdict: Verdict) -> str:
     is_plain = not (verdict.reason or any(verdict.floors) or verdict.unlearned)
-    return "beats" if is_plain and not (verdict.aligned and verdict.aligned.kind in _SPEED) else "leads"
+    verb = "beats" if is_plain and not (verdict.aligned and verdict.aligned.kind in _SPEED) else "leads"
+    return f"{ahead} {verb} {behind} by {by}"
 
 
 def _limits(measured: Measurements, verdict: Verdict, names: Sequence[str]) -> str:

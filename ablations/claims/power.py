@@ -205,7 +205,9 @@ def sheet(told: Sequence[Prospect], grid: Grid) -> Sheet:
     for of_claim in by_claim.values():
         first = of_claim[0]
         claim, unit_ = first.claim, units.get(first.claim.metric, "")
-        row: list[Entry] = [claim.id + " (post hoc)" * claim.post_hoc, _asked(claim), amount(first.margin, unit_)]
+        much = {"inside": ", a little", "beyond": ", much", "at_most": ", at most"}.get(claim.size, "")
+        asked = IN_WORDS[claim.relation] + much
+        row: list[Entry] = [claim.id + " (post hoc)" * claim.post_hoc, asked, amount(first.margin, unit_)]
         row += [amount(first.sd, "" if claim.relation == "ratio" else unit_) + _source(first)]
         for prospect in of_claim:
             row += [_visible(prospect, unit_), _equality(prospect)]
@@ -215,11 +217,6 @@ def sheet(told: Sequence[Prospect], grid: Grid) -> Sheet:
     for look, n in looks:
         headings += [f"visible at look {look} (n = {n})", "power of equality"]
     return Sheet(headings, rows, left=2, notes=_notes(told, looks))
-
-
-def _asked(claim: Claim) -> str:
-    much = {"inside": ", a little", "beyond": ", much", "at_most": ", at most"}.get(claim.size, "")
-    return IN_WORDS[claim.relation] + much
 
 
 def _source(prospect: Prospect) -> str:

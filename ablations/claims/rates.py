@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from ablations.claims.contrasts import Sides
 from ablations.claims.outcomes import Direction
-from ablations.claims.relations import RELATIONS, Better
+from ablations.claims.relations import RELATIONS
 from ablations.claims.sample import Sample
 from ablations.core.estimates import Estimate
 from ablations.core.formatting import cell_text
@@ -77,7 +77,8 @@ def differs_at_common(claim: Claim, sides: Sides, estimates: Sequence[Estimate],
     if not _is_searched(claim, sides):
         return ""
     relation = RELATIONS[claim.relation]
-    opposite = Direction.NEGATIVE if _is_positive(relation, estimates) else Direction.POSITIVE
+    found = relation.direction(_point(relation.interval(estimates, LEVEL)))
+    opposite = Direction.NEGATIVE if found is Direction.POSITIVE else Direction.POSITIVE
     settings = list(dict.fromkeys(tuple(cell.chosen.items()) for cell in sides.cells))
     if len(settings) == 1 and relation.direction(relation.interval(estimates, LEVEL)) is Direction.OPEN:
         return ""
@@ -120,11 +121,6 @@ def _sample(judged: Sample, values: Sequence[tuple[float, ...]]) -> Sample:
     if judged.within is None:
         return Sample(judged.keys, tuple(values), judged.groups)
     return Sample(judged.keys, tuple(values), known=dict.fromkeys(judged.keys, judged.within), blocked=True)
-
-
-def _is_positive(relation: Better, estimates: Sequence[Estimate]) -> bool:
-    """Whether the estimate lies on the claimed side of the null value, which for a ratio is 1."""
-    return relation.direction(_point(relation.interval(estimates, LEVEL))) is Direction.POSITIVE
 
 
 def _point(interval: Interval) -> Interval:

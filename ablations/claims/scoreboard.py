@@ -244,7 +244,8 @@ def card(verdict: Verdict, measured: Measurements) -> dict[str, Any]:
     """A verdict as data for the card of its page."""
     metric, lower = verdict.claim.metric, verdict.claim.better == "lower"
     other = verdict.claim.against or metric
-    b = [record.metrics.get(other) for id in _second(verdict) if (record := measured.get(id)) is not None]
+    second = verdict.runs[-1] if len(verdict.runs) in (1, 2) else ()  # with a simple method, those of side a
+    b = [record.metrics.get(other) for id in second if (record := measured.get(id)) is not None]
     known = [float(value) for value in b if value is not None]
     floor = float(np.mean(known)) if known and len(known) == len(b) else None
     shares: list[float | None] = [None, None, None]
@@ -294,11 +295,6 @@ def _aligned(verdict: Verdict) -> dict[str, Any]:
     found = verdict.aligned.interval
     ends = {"aligned": found.mean, "aligned_low": found.low, "aligned_high": found.high} if found else {}
     return {**ends, "kind": str(verdict.aligned.kind)}
-
-
-def _second(verdict: Verdict) -> tuple[str, ...]:
-    """The runs whose metric is side b's: with a simple method, those of side a."""
-    return verdict.runs[-1] if len(verdict.runs) <= 2 and verdict.runs else ()
 
 
 def answers(cards: Iterable[tuple[str, str, Mapping[str, Any]]], done: Container[str]) -> list[Answer]:

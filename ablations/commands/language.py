@@ -147,7 +147,11 @@ def score(
             prompts, options = [each.prompt for each in asked], [each.options for each in asked]
             with bar("tokens", form) as progress:
                 found = scored(lm, prompts, options, neutral=neutral, windows=windows, on_progress=progress)
-        _report(asked, found, _context(opened, windows), form)
+        most = opened.texts.max_positions
+        context = {"positions": most, "stride": None, "context": None}
+        if windows is not None:
+            context |= {"stride": windows.stride, "context": most - windows.stride}
+        _report(asked, found, context, form)
 
 
 def _check_lengths(opened: "Opened", asked: Sequence["Question"], neutral: str, windows: "Windows | None") -> None:
@@ -171,13 +175,6 @@ def _check_lengths(opened: "Opened", asked: Sequence["Question"], neutral: str, 
                     wrong.append(Problem(question.where, f"{told}{most} positions. Shorten them, or add --stride."))
     if wrong:
         raise ConfigError(dict.fromkeys(wrong))
-
-
-def _context(opened: "Opened", windows: "Windows | None") -> dict[str, Any]:
-    """How much of a text is before a token, as far as the model sees it."""
-    most = opened.texts.max_positions
-    stated = {"positions": most, "stride": None, "context": None}
-    return stated if windows is None else stated | {"stride": windows.stride, "context": most - windows.stride}
 
 
 def _report(

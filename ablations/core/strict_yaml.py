@@ -219,7 +219,10 @@ def load(file: Path) -> Document:
     """
     document = Document(Path(file))
     try:
-        node = _composed(_text(document.file))
+        size = document.file.stat().st_size
+        if size > _LARGEST_FILE:
+            raise yaml.YAMLError(f"it has {size:,} bytes. At most {_LARGEST_FILE:,} are allowed.")
+        node = _composed(read_text(document.file, _LARGEST_FILE))
         document.data = None if node is None else _Reader(document).value(node, ())
         if node is None:
             document.complain((), "is empty")
@@ -260,13 +263,6 @@ def _composed(text: str) -> yaml.Node | None:
         with contextlib.suppress(yaml.YAMLError):
             return yaml.compose(text, Loader=_FastParser)
     return yaml.compose(text, Loader=_Parser)  # the one whose errors we report
-
-
-def _text(file: Path) -> str:
-    size = file.stat().st_size
-    if size > _LARGEST_FILE:
-        raise yaml.YAMLError(f"it has {size:,} bytes. At most {_LARGEST_FILE:,} are allowed.")
-    return read_text(file, _LARGEST_FILE)
 
 
 def _syntax(document: Document, error: yaml.MarkedYAMLError) -> None:

@@ -131,7 +131,7 @@ def forest(entries: Sequence[Entry], scale: str) -> Figure | None:
     by_unit: dict[str, list[Answer]] = {}
     for _, answer in kept:
         by_unit.setdefault(answer.quantity, []).append(answer)
-    panels = {unit: sorted(rows, key=_effect, reverse=True)[:_MOST] for unit, rows in by_unit.items()}
+    panels = {unit: sorted(rows, key=lambda row: -(row.effect or 0.0))[:_MOST] for unit, rows in by_unit.items()}
     if not panels:
         return None
     panels = dict(sorted(panels.items(), key=lambda item: -len(item[1])))
@@ -188,10 +188,6 @@ def _is_shown(entry: Entry, answer: Answer, scale: str) -> bool:
 def _is_part(entry: Entry, answer: Answer) -> bool:
     """Whether the answer is settled and the claim, which has others, is not: it is no claim that replicates."""
     return answer.outcome != NOT_RESOLVED and entry.outcome(answer.scale) == NOT_RESOLVED
-
-
-def _effect(answer: Answer) -> float:
-    return answer.effect or 0.0
 
 
 def _panel(axes: Axes, unit: str, answers: Sequence[Answer], parts: Container[int]) -> None:

@@ -405,7 +405,8 @@ def _measured(axes: Axes, measured: Measurements, cells: Sequence[Cell], axis: K
     if not axis.is_numeric:
         names = [[name for name, _ in points] for points in lines]
         lines = [_beside(points, i, len(lines)) for i, points in enumerate(lines)]
-    if _are_pairs(cells, metric):
+    runs = [measuring_runs(cell, metric) for cell in cells]
+    if pairs.are_built(runs) or trunks.are_shared(runs):  # verdicts compare these cells seed by seed
         _pairs(axes, names if not axis.is_numeric else None, lines, hues)
     for order, place in enumerate(drawn):
         mark = _MARKS[order] if len(drawn) > 1 else _MARKS[0]
@@ -464,12 +465,6 @@ def _limits(shown: Sequence[Mapping[int, float]]) -> tuple[float, float]:
         ends += [end for end in (interval.low, interval.high) if end is not None and interval.n >= _FEWEST]
     room = 0.05 * (max(ends) - min(ends) or abs(ends[0]) or 1.0)
     return min(ends) - room, max(ends) + room
-
-
-def _are_pairs(cells: Sequence[Cell], metric: str) -> bool:
-    """Whether verdicts compare these cells seed by seed: fine-tunings, and arms that continue one trunk."""
-    runs = [measuring_runs(cell, metric) for cell in cells]
-    return pairs.are_built(runs) or trunks.are_shared(runs)
 
 
 def _pairs(axes: Axes, names: Sequence[Sequence[float]] | None, lines: Sequence[_Points], hues: Sequence[Any]) -> None:

@@ -69,14 +69,10 @@ def _sizes(axes: Axes, models: Sequence[Comparison], colour: str) -> None:
     for model, at, score in zip(models, x, y, strict=True):
         dx, dy, side = _NAMES[model.configuration.id]
         gigaflops = model.flops_per_token / 1e9
-        text = f"{model.configuration.name}\n{at:,.0f} M, {gigaflops:.{_decimals(gigaflops)}f} GFLOPs"
+        decimals = 2 if gigaflops < 1 else 1 if gigaflops < 10 else 0
+        text = f"{model.configuration.name}\n{at:,.0f} M, {gigaflops:.{decimals}f} GFLOPs"
         place = {"xytext": (dx, dy), "textcoords": "offset points", "ha": side, "va": "center"}
         axes.annotate(text, (at, score), **place, fontsize=8, color=colour, linespacing=1.25, zorder=6)
-
-
-def _decimals(value: float) -> int:
-    """Decimals that give two significant digits."""
-    return 2 if value < 1 else 1 if value < 10 else 0
 
 
 def _variants(axes: Axes, models: Sequence[Comparison], colour: str) -> None:

@@ -152,7 +152,8 @@ def searches(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | No
         [*heads, f"mean of {criterion(grid)}", "seeds", "diverged", "choice", "runs"],
         [
             [*_texts(cell, trial, paths, knobs), "" if result.mean is None else f"{result.mean:.4f}",
-             f"{result.n} of {len(trial.runs)}", result.lost or "", _choice(cell, trial),
+             f"{result.n} of {len(trial.runs)}", result.lost or "",
+             "open" if not cell.chosen else "chosen" if cell.chosen == trial.values else "",
              ", ".join(run.id[:8] for run in trial.work)]
             for cell, trial, result in scored
         ],
@@ -179,10 +180,6 @@ def _texts(cell: Cell, trial: Trial, paths: Sequence[str], knobs: Sequence[str])
         *(value_text(path, cell.values[path]) for path in paths),
         *(value_text(path, trial.values[path]) for path in knobs),
     ]
-
-
-def _choice(cell: Cell, trial: Trial) -> str:
-    return "open" if not cell.chosen else "chosen" if cell.chosen == trial.values else ""
 
 
 def cost_sentence(measured: Measurements) -> str:

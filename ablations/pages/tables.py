@@ -251,14 +251,12 @@ def _of_equal_text(measured: Measurements, bar: Bar) -> str:
         found.append((read, level, record.metrics[bar.metric] < level))
     if not found:
         return ""
-    read, level = (_ends([text(item[n]) for item in sorted(found)]) for n, text in ((0, quantity), (1, _nats)))
+    read, level = (
+        _ends([text(item[n]) for item in sorted(found)]) for n, text in ((0, quantity), (1, "{:.3f}".format))
+    )
     better = sum(item[2] for item in found)
     are = "is" if better == 1 else "are"
     return f" With the tokens that a run here has read ({read}): {level}. {better} of {len(found)} runs {are} better."
-
-
-def _nats(value: float) -> str:
-    return f"{value:.3f}"
 
 
 def _ends(texts: Sequence[str]) -> str:
@@ -381,9 +379,10 @@ def claims(verdicts: Sequence[Verdict]) -> Sheets:
          "adjusted interval", *(of_curves and ["speed or quality"]), "look", "n", "why open", "detectable", "computing",
          "remarks"),
         [
-            (v.claim.statement, _origin(v), v.published, v.outcome,
-             direction_text(v), size_text(v), _measure(v), amount(v), range_text(v.adjusted),
-             *(of_curves and [str(v.aligned.kind) if v.aligned else ""]), _look(v), v.n,
+            (v.claim.statement, v.claim.origin + (f" ({', '.join(v.marks)})" if v.marks else ""), v.published,
+             v.outcome, direction_text(v), size_text(v), f"{v.metric} ({v.unit})" if v.unit else v.metric, amount(v),
+             range_text(v.adjusted), *(of_curves and [str(v.aligned.kind) if v.aligned else ""]),
+             f"{v.look} of {len(v.looks)}" if len(v.looks) > 1 and v.n else "", v.n,
              str(v.reason), "" if v.detectable is None else f"{v.detectable:.2g}", _computing(v),
              "; ".join(filter(None, (v.remarks, v.proxy))))
             for v in verdicts
@@ -422,15 +421,6 @@ def _aligned(verdict: Verdict) -> list[Entry]:
     return [*ends, str(verdict.aligned.kind)]
 
 
-def _origin(verdict: Verdict) -> str:
-    return verdict.claim.origin + (f" ({', '.join(verdict.marks)})" if verdict.marks else "")
-
-
-def _look(verdict: Verdict) -> str:
-    """``1 of 2``: the look whose runs speak; empty where there is only one, and without runs."""
-    return f"{verdict.look} of {len(verdict.looks)}" if len(verdict.looks) > 1 and verdict.n else ""
-
-
 def _computing(verdict: Verdict) -> str:
     """``10 runs, 35 min, 221 TFLOP``: the cost of the runs behind a verdict."""
     spent = verdict.computing
@@ -439,10 +429,6 @@ def _computing(verdict: Verdict) -> str:
     own = f"{spent.runs} run{'s' * (spent.runs > 1)}, {duration(spent.seconds)}, {quantity(spent.flops)}FLOP"
     shared = verdict.trunks
     return own + (f", after {shared.runs} trunks of {duration(shared.seconds)}" if shared.runs else "")
-
-
-def _measure(verdict: Verdict) -> str:
-    return f"{verdict.metric} ({verdict.unit})" if verdict.unit else verdict.metric
 
 
 def _claim_notes(verdicts: Sequence[Verdict]) -> list[str]:

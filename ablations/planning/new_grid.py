@@ -69,13 +69,9 @@ def write(
         grids.read(name)
     except ConfigError as error:
         path.unlink()
-        raise ConfigError(dict.fromkeys(map(_without_lines, error.problems))) from None
+        parts = [(one.path.rpartition(": ")[2], one.message.partition(strict_yaml.ALSO)[0]) for one in error.problems]
+        raise ConfigError(Problem(*part) for part in dict.fromkeys(parts)) from None
     return path
-
-
-def _without_lines(problem: Problem) -> Problem:
-    """A problem of a file that was removed, without its name and lines."""
-    return Problem(problem.path.rpartition(": ")[2], problem.message.partition(strict_yaml.ALSO)[0])
 
 
 def _text(axes: dict[str, list[Any]], base: System, question: str | None, knobs: Mapping[str, Any]) -> str:

@@ -27,7 +27,7 @@ def description(knob: str, grid: Grid, entry: Scale, trunk: System, described: M
     Args:
         knob: Where it is. A start has the shapes of its cells, but for the number of layers where some are chosen.
             A teacher has its own.
-        entry: Its entry for the scale.
+        entry: The entry of the grid for the scale.
         trunk: The base system at the scale, with the knobs of the trunk.
         described: These knobs.
 

@@ -33,7 +33,10 @@ def lead(measured: Measurements, verdicts: Sequence[Verdict], told: Sequence[str
     Args:
         told: The answer in words (see `conclusion`), in place of the list.
     """
-    decided = sorted((verdict for verdict in verdicts if verdict.outcome in _WORDS), key=_is_control)
+    decided = sorted(
+        (verdict for verdict in verdicts if verdict.outcome in _WORDS),
+        key=lambda verdict: verdict.claim.relation == "~",
+    )
     found, tally = means(measured), _tally(verdicts)
     if told:
         return f"**Answer:** {' '.join([*told, tally])}"
@@ -133,11 +136,6 @@ def _shown(measured: Measurements) -> list[Metric]:
     planned = {metric.name: metric for metric in planned_metrics(measured.grid, measured.cells)}
     drawn = measured.grid.figure.metrics if measured.grid.figure else ()
     return [planned[name] for name in drawn if name in planned] or list(planned.values())[:1]
-
-
-def _is_control(verdict: Verdict) -> bool:
-    """Whether a claim is that an effect vanishes: what vanishes is reported after what is there."""
-    return verdict.claim.relation == "~"
 
 
 def _claims(count: int) -> str:
