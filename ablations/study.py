@@ -191,8 +191,7 @@ class Study:
         if len(set(rows["predictions a token"].round(9))) > 1:
             shown["predictions per step"] = rows["predictions a step"].map(formatting.quantity)
             shown["predictions per 100 tokens"] = (100 * rows["predictions a token"]).map("{:.1f}".format)
-        cells = counted(planned.cells, "tracing memory")
-        rows["bytes a device"] = estimate.memory(cells, execution)
+        rows["bytes a device"] = estimate.memory(counted(planned.cells, "tracing memory"), execution)
         needed = dict(zip(rows["cell"], rows["bytes a device"], strict=True))
         shown["memory per device"] = rows["bytes a device"].map(estimate.gigabytes)
         shown["time per run"] = rows["seconds a run"].map(formatting.duration)

@@ -158,8 +158,7 @@ def _sample(table: Measurements, claim: Claim, cells: Sequence[Cell], compared: 
     if claim.metric in EXACT:
         return Sample(keys, values, known=dict.fromkeys(keys, NO_EXAMPLES))
     groups = variances.samples(table, cells, lambda cell: _rows(table, claim, cell))
-    by_example = scores(compared.runs, claim.metric, table, claim.against)
-    return Sample(keys, values, groups, scores=by_example)
+    return Sample(keys, values, groups, scores=scores(compared.runs, claim.metric, table, claim.against))
 
 
 def measuring_runs(cell: Cell, metric: str) -> tuple[Run, ...]:

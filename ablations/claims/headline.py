@@ -77,8 +77,7 @@ def _best(measured: Measurements, metric: str) -> Cell | None:
              if (values := list(measured.values(cell, metric).values()))]  # fmt: skip
     if metric not in known or not means:
         return None
-    choose = min if known[metric].better == "lower" else max
-    return choose(means, key=lambda pair: pair[0])[1]
+    return (min if known[metric].better == "lower" else max)(means, key=lambda pair: pair[0])[1]
 
 
 def _compares(measured: Measurements, verdict: Verdict, best: Cell | None) -> bool:

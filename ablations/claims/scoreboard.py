@@ -224,8 +224,7 @@ def removed(a: float, b: float, *, lower: bool) -> float | None:
     >>> removed(4.0, 5.0, lower=True), round(removed(90.0, 80.0, lower=False), 3)
     (0.2, 0.5)
     """
-    ceiling = 0.0 if lower else (100.0 if max(a, b) > 1 else 1.0)
-    shortfall = abs(ceiling - b)
+    shortfall = abs((0.0 if lower else (100.0 if max(a, b) > 1 else 1.0)) - b)
     return None if not shortfall else ((b - a) if lower else (a - b)) / shortfall
 
 
@@ -328,9 +327,7 @@ def _corrected(verdicts: Sequence[Answer]) -> list[Answer]:
         (scale, *key): decision.rejected
         for scale, known in found.items()
         for key, decision in decided_in_families(
-            {test: [p] for test, p in known.items()},
-            {test for test in known if (scale, *test) in planned},
-            Looks((1,)),
+            {test: [p] for test, p in known.items()}, {test for test in known if (scale, *test) in planned}, Looks((1,))
         ).items()
     }
     return [

@@ -576,14 +576,8 @@ PANELS: dict[str, list[tuple[str, Callable[..., None], str]]] = {
         ("finetune", checkpoints.finetune, "finetune --from FOLDER --task rte"),
         ("export", checkpoints.export, "export RUN FOLDER"),
     ],
-    "Share": [
-        ("sync", stores.sync, "sync /mnt/cluster/results"),
-        ("keep", stores.keep, "keep RUN"),
-    ],
-    "Maintain": [
-        ("verify", verify, "verify"),
-        ("clean", stores.clean, "clean"),
-    ],
+    "Share": [("sync", stores.sync, "sync /mnt/cluster/results"), ("keep", stores.keep, "keep RUN")],
+    "Maintain": [("verify", verify, "verify"), ("clean", stores.clean, "clean")],
 }
 _GROUPS = {"campaign": ("Make", campaign.app), "data": ("Data", data.app), "tokenizer": ("Data", tokenizer.app)}
 _GROUPS |= {"benchmark": ("Maintain", inference.app)}

@@ -85,8 +85,7 @@ def _row(records: "Records", attempt: "Attempt") -> dict[str, Any]:
     try:
         progress = json.loads(read(records.work_folder(attempt.run_id) / PROGRESS))
         step, steps = progress["step"], progress["steps"]
-        elapsed = (datetime.now(UTC) - datetime.fromisoformat(attempt.since)).total_seconds()
-        left = elapsed * (steps - step) / step
+        left = (datetime.now(UTC) - datetime.fromisoformat(attempt.since)).total_seconds() * (steps - step) / step
     except (OSError, ValueError, LookupError, TypeError, ZeroDivisionError):
         return row | {"state": "begins", "step": "", "left": ""}
     return row | {"state": "runs", "step": f"{step:,.0f}/{steps:,.0f}", "left": duration(left)}

@@ -314,8 +314,7 @@ def translate(
         float, typer.Option("--length-penalty", help="Exponent of the length penalty. 0 is none.")
     ] = 0.6,
     attention: Annotated[
-        Path | None,
-        typer.Option("--attention", help="Draw what the first translation attends to, as .svg or .png."),
+        Path | None, typer.Option("--attention", help="Draw what the first translation attends to, as .svg or .png.")
     ] = None,
     train: Train = False,
     results_dir: Results = None,

@@ -165,12 +165,10 @@ Scale = Annotated[
 ]
 Seeds = Annotated[int | None, typer.Option(help="Number of seeds. Default: the scale's.")]
 Look = Annotated[
-    int | None,
-    typer.Option(help="2: also the further seeds of claims that are open after look 1. Default: as begun."),
+    int | None, typer.Option(help="2: also the further seeds of claims that are open after look 1. Default: as begun.")
 ]
 Engine = Annotated[
-    str,
-    typer.Option(help="local (a process per core or GPU), inline (this process), slurm or ray (a cluster)."),
+    str, typer.Option(help="local (a process per core or GPU), inline (this process), slurm or ray (a cluster).")
 ]
 EngineOption = Annotated[
     list[str] | None, typer.Option(help="name=value for local, slurm or ray: slots=1, partition=gpu. Repeatable.")
@@ -191,8 +189,7 @@ Checkpointing = Annotated[
     typer.Option("--activation-checkpointing", help="Keep less for the backward pass and compute layers again in it."),
 ]
 Compiling = Annotated[
-    bool,
-    typer.Option("--compile", help="Compile transformer layers. It changes the rounding, and records say so."),
+    bool, typer.Option("--compile", help="Compile transformer layers. It changes the rounding, and records say so.")
 ]
 For = Annotated[
     str | None,
@@ -268,8 +265,7 @@ def listed(rows: list[dict[str, Any]], form: Format, name: str) -> str:
         from ablations.core.formatting import Sheet, comma_separated, markdown
 
         heads = list(rows[0]) if rows else [name]
-        entries = [[_entry(row.get(head)) for head in heads] for row in rows]
-        sheet = Sheet(heads, entries)
+        sheet = Sheet(heads, [[_entry(row.get(head)) for head in heads] for row in rows])
         return (comma_separated(sheet) if form is Format.csv else markdown(sheet)).removesuffix("\n")
     return _json(rows) if form is Format.json else "\n".join(str(row[name]) for row in rows)
 

@@ -361,8 +361,7 @@ def latex(sheet: Sheet) -> str:
         r"\hline",
         r"\end{tabular}",
     ]
-    notes = [r"\par\smallskip\noindent " + latex_text(note) for note in sheet.notes]
-    return "\n".join([*body, *notes]) + "\n"
+    return "\n".join([*body, *[r"\par\smallskip\noindent " + latex_text(note) for note in sheet.notes]]) + "\n"
 
 
 def frame_table(rows: "pd.DataFrame") -> str:

@@ -98,8 +98,7 @@ def overall_alpha(nominal: float, looks: Looks) -> float:
     nodes, weights = _legendre()
     first = bound * nodes  # the first look, within its bounds; the second crosses its own
     crossed = ndtr((correlation * first - bound) / rest) + ndtr((-bound - correlation * first) / rest)
-    density = np.exp(-(first**2) / 2) / math.sqrt(2 * math.pi)
-    return nominal + float(bound * weights @ (density * crossed))
+    return nominal + float(bound * weights @ ((np.exp(-(first**2) / 2) / math.sqrt(2 * math.pi)) * crossed))
 
 
 @cache

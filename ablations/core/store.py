@@ -20,16 +20,7 @@ from filelock import FileLock, Timeout
 
 from ablations.core.disk import bars, environments, heldout, kept_weights, locks
 from ablations.core.disk.publishing import StoreError, check_inside, publish, unwritten, write
-from ablations.core.disk.reading import (
-    LARGEST_RECORD,
-    REMEDY,
-    Damage,
-    Flaw,
-    Flawed,
-    content,
-    parsed,
-    to_json,
-)
+from ablations.core.disk.reading import LARGEST_RECORD, REMEDY, Damage, Flaw, Flawed, content, parsed, to_json
 from ablations.schema.record import Record, checksum
 from ablations.schema.run import Run
 from lightning_modules import cached

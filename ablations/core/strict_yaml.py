@@ -85,8 +85,7 @@ class Document:
         path = self.written(path)
         at = line or self.line(path)
         dotted = ".".join(map(str, path))
-        where = f"{self.file.name}:{at}" + (f": {dotted}" if dotted else "")
-        self.problems.append((at, Problem(where, message)))
+        self.problems.append((at, Problem(f"{self.file.name}:{at}" + (f": {dotted}" if dotted else ""), message)))
 
     def slip(self, path: Path_, message: str, allowed: Iterable[str], value: str | None = None) -> None:
         """Adds a problem with a word that is not allowed, with the nearest allowed one.

@@ -62,8 +62,7 @@ def board(entries: Sequence[Entry], scale: str) -> Figure | None:
     found = [name for name in COLOURS if any(counts[name] for _, counts in rows)]
     with mpl.rc_context(STYLE):
         figure = blank(2.0 + 0.27 * len(rows))
-        lines = -(-len(found) // 4)
-        key, panels = keyed(figure, 1.3 * lines, 1, 1)
+        key, panels = keyed(figure, 1.3 * (-(-len(found) // 4)), 1, 1)
         axes = panels[0, 0]
         start = np.zeros(len(rows))
         for name in found:

@@ -227,8 +227,7 @@ def _mean_curve(seeds: Sequence[_Curve]) -> _Curve:
     """The mean over seeds where all have values, interpolated in the logarithm of the tokens."""
     low, high = max(tokens[0] for tokens, _ in seeds), min(tokens[-1] for tokens, _ in seeds)
     grid = seeds[0][0][(seeds[0][0] >= low) & (seeds[0][0] <= high)]
-    values = [np.interp(np.log(grid), np.log(tokens), losses) for tokens, losses in seeds]
-    return grid, np.mean(values, axis=0)
+    return grid, np.mean([np.interp(np.log(grid), np.log(tokens), losses) for tokens, losses in seeds], axis=0)
 
 
 def _limits(axes: Axes, drawn: Sequence[_Curve], levels: Mapping[str, float]) -> None:
@@ -263,12 +262,7 @@ def name_ends(axes: Axes, ends: Sequence[tuple[float, float, Any, str]], heading
         return
     gap = min(0.058, 0.9 / len(order))
     heights = spread([(end[1] - bottom) / (top - bottom) for end in order], gap)
-    beside: dict[str, Any] = {
-        "textcoords": "axes fraction",
-        "va": "center",
-        "ha": "left",
-        "fontsize": SMALL,
-    }
+    beside: dict[str, Any] = {"textcoords": "axes fraction", "va": "center", "ha": "left", "fontsize": SMALL}
     for (x, y, colour, name), height in zip(order, heights, strict=True):
         leader = {"arrowstyle": "-", "color": colour, "lw": 0.8, "shrinkA": 1, "shrinkB": 1, "relpos": (0.0, 0.5)}
         axes.annotate(

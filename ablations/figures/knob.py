@@ -302,8 +302,7 @@ def knob(measured: Measurements, subtitle: str = "", answer: str = "", *, brief:
     metrics = [m for m in metrics if any(measured.of(cell, m) for cell in plotted)][: _IN_A_ROW if brief else None]
     if not metrics:
         return None
-    values = [cell.values[path] for cell in plotted]
-    axis = KnobAxis(path, values, grid.axes.get(path, ()), linear=grid.figure.linear)
+    axis = KnobAxis(path, [cell.values[path] for cell in plotted], grid.axes.get(path, ()), linear=grid.figure.linear)
     stands_for = {axis.at(cell.values[path]): cell.printed[path] for cell in plotted if _stands_in(cell, path)}
     known = {k: v for k, v in stands_for.items() if k is not None}
     published = [] if brief else _published_curves(grid, plotted, axis)

@@ -55,8 +55,7 @@ def layers(measured: Measurements, subtitle: str = "") -> Drawing | None:
         for place, (name, label) in enumerate(_PANELS.items(), start=1):
             panel, ends = figure.add_subplot(1, 2, place), []
             for (cell, seeds), style in zip(drawn, styles, strict=True):
-                of_seeds = [statistics[name] for statistics in seeds]
-                at = _draw(panel, of_seeds, style, with_seeds=not left_out)
+                at = _draw(panel, [statistics[name] for statistics in seeds], style, with_seeds=not left_out)
                 ends.append((*at, style["color"], shown(cell_text(cell.values), 44)))
             panel.set_ylabel(f"{label} of output from input")
             panel.set_xlabel("layer")
@@ -122,10 +121,6 @@ def _styles(cells: Sequence[Cell], measured: Measurements) -> list[dict[str, Any
     if lines:
         hues, dashes = map(list, zip(*lines, strict=True))
     return [
-        {
-            "color": hue,
-            "marker": _MARKERS[depths.index(cell.system.model.num_layers) % len(_MARKERS)],
-            "ls": line,
-        }
+        {"color": hue, "marker": _MARKERS[depths.index(cell.system.model.num_layers) % len(_MARKERS)], "ls": line}
         for cell, hue, line in zip(cells, hues, dashes, strict=True)
     ]

@@ -97,8 +97,7 @@ def _notes(axes: Axes, scored: Sequence[Comparison]) -> None:
         ("albert_t3_all_shared_e768", "E=768", (5, 0), "left"),
     ):
         model = by_id[id]
-        at = (model.counted / 1e6, model.configuration.average)
-        axes.annotate(text, at, xytext=offset, ha=side, **small)
+        axes.annotate(text, (model.counted / 1e6, model.configuration.average), xytext=offset, ha=side, **small)
     lowest = by_id["albert_t11_l1"]
     axes.annotate(
         f"1 layer: {lowest.configuration.average:g} ↓",

@@ -35,12 +35,7 @@ with warnings.catch_warnings():  # tqdm, which Lightning imports, misses widgets
     warnings.filterwarnings("ignore", message="IProgress not found")
     from ablations.inspection import embedding_figure
     from lightning_modules.analysis.probes import fill_mask, pretrained, probe_layers
-    from lightning_modules.analysis.words_as_vectors import (
-        WordVectors,
-        nearest_alike,
-        nearest_occurrences,
-        word_states,
-    )
+    from lightning_modules.analysis.words_as_vectors import WordVectors, nearest_alike, nearest_occurrences, word_states
     from lightning_modules.data.order.heldout import HeldOut
     from lightning_modules.training.pretrain import Pretrain
 
@@ -105,11 +100,7 @@ class Inspection:
     def about(self) -> Markdown:
         """The configuration of the model, and its held-out loss next to those of simple methods."""
         model, metrics = self.system.model.resolved(), self.record.metrics
-        losses = {
-            "the model": "loss",
-            "bigram baseline": "bigram_loss",
-            "unigram baseline": "unigram_loss",
-        }
+        losses = {"the model": "loss", "bigram baseline": "bigram_loss", "unigram baseline": "unigram_loss"}
         parts = [
             f"{source} {fixed(metrics[f'heldout.{name}'], 2)}"
             for source, name in losses.items()

@@ -170,8 +170,7 @@ class Gallery:
         hidden, text = groups >= 0, Text(tokens, vocabulary)
         seen = masking.hide(tokens, groups, vocabulary, draws).ids.numpy()[hidden]
         old = tokens.ids.numpy()[hidden]
-        row = np.nonzero(hidden)[0]
-        of = np.unique(row * hidden.shape[1] + groups[hidden], return_inverse=True)[1]
+        of = np.unique(np.nonzero(hidden)[0] * hidden.shape[1] + groups[hidden], return_inverse=True)[1]
         words = np.unique(np.stack([of, text.words.number[hidden]]), axis=1)[0]
         sizes, in_words = np.bincount(of), np.bincount(words)
         masked, kept = seen == vocabulary.mask, seen == old

@@ -66,8 +66,7 @@ class Meaning:
     @property
     def parts(self) -> re.Pattern[str]:
         """A regular expression for the names that the pattern matches."""
-        words = map(re.escape, _PLACEHOLDER.split(self.pattern))
-        return re.compile(r"\w+".join(words))
+        return re.compile(r"\w+".join(map(re.escape, _PLACEHOLDER.split(self.pattern))))
 
 
 @cache

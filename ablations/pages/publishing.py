@@ -55,8 +55,7 @@ def publish(source: str, found: Plan, records: Records) -> dict[str, Path]:
     read is left out of the scoreboard with a `GridWarning`.
     """
     with _snapshot(records) as snapshot:
-        measured = Measurements(found.grid, found.cells, snapshot)
-        written = _publish(source, found, measured, snapshot.folder)
+        written = _publish(source, found, Measurements(found.grid, found.cells, snapshot), snapshot.folder)
         if records.published:
             return written
         if scales.is_trial(found.scale):

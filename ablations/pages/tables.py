@@ -41,14 +41,7 @@ from ablations.measurements.curves import crossing, curve
 from ablations.measurements.measurements import SILENT, Measurements
 from ablations.measurements.references import counts_all_tokens, heldout_metric, reference, references
 from ablations.measurements.selection import as_printed, baseline_of
-from ablations.measurements.summaries import (
-    COSTS,
-    Summary,
-    numbers,
-    planned_metrics,
-    removed_parameters,
-    summarise,
-)
+from ablations.measurements.summaries import COSTS, Summary, numbers, planned_metrics, removed_parameters, summarise
 from ablations.measurements.variances import about
 from ablations.pages import search_report
 from ablations.schema.cell import Cell
@@ -417,8 +410,7 @@ def _aligned(verdict: Verdict) -> list[Entry]:
     if verdict.aligned is None:
         return [None] * 4
     found = verdict.aligned.interval
-    ends = [found.mean, found.low, found.high] if found else [None] * 3
-    return [*ends, str(verdict.aligned.kind)]
+    return [*([found.mean, found.low, found.high] if found else [None] * 3), str(verdict.aligned.kind)]
 
 
 def _computing(verdict: Verdict) -> str:

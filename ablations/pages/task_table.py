@@ -67,8 +67,7 @@ def _texts(stats: Mapping[str, Any]) -> list[Entry]:
     degenerate = f"{stats['degenerate']} of {stats['n']}" if stats["degenerate"] else ""
     rest = [f"{stats[name]:.3f}" if stats[name] is not None else "" for name in ("ensemble", "majority")]
     times = [duration(stats[name]) if stats[name] is not None else "" for name in _SECONDS]
-    silent = stats["silent"] or ""
-    return [stats["n"], mean_text(stats["interval"]), *decimals, degenerate, silent, *rest, *times]
+    return [stats["n"], mean_text(stats["interval"]), *decimals, degenerate, (stats["silent"] or ""), *rest, *times]
 
 
 def _measured(task: Task, cell: Cell, measured: Measurements) -> dict[str, Any]:
@@ -130,8 +129,7 @@ def ensemble(task: Task, records: Sequence[Record]) -> dict[str, float]:
     if len(kept) < 2 or classes < 2:
         return {}
     answers, right = (np.stack([unpack(examples[name]) for examples in kept]) for name in ("answer", "right"))
-    votes = np.stack([(answers == label).sum(0) for label in range(classes)])
-    chosen = votes.argmax(0)
+    chosen = np.stack([(answers == label).sum(0) for label in range(classes)]).argmax(0)
     is_right = ((answers == chosen) & right.astype(bool)).any(0)
     if classes > 2:
         return {"accuracy": float(is_right.mean())}

@@ -114,5 +114,4 @@ def _there(document: Document, place: Path_) -> Path_:
     while place and document.part(place[:-1]) is None:
         place = place[:-1]
     around = document.part(place[:-1])
-    is_there = place[-1] in around if isinstance(around, dict) else isinstance(around, list)
-    return place if is_there else place[:-1]
+    return place if (place[-1] in around if isinstance(around, dict) else isinstance(around, list)) else place[:-1]

@@ -117,8 +117,7 @@ class FirstRuns:
             self.during += [look] if (look := Look.at(self.names)) else []
         if len(self.during) < _LOOKS:
             return None
-        needed = estimate.memory(self.launch.plan.cells, self.launch.execution)
-        return fitting(self.before, self.during, needed)
+        return fitting(self.before, self.during, estimate.memory(self.launch.plan.cells, self.launch.execution))
 
 
 # Nothing of the project: the server looks for it in the working directory first, where another copy of it may lie.

@@ -51,8 +51,7 @@ def further(known: bytes, seen: Collection[str]) -> list[str]:
     records, execution = Records(told["records"]), Execution(**told["execution"])
     if any((launcher.grid, launcher.scale) == (grid.name, scale) for launcher in living(records)):
         return []
-    slice = told["asked"].pop("slice", {})
-    following = plan(grid, scale, **told["asked"], records=records).sliced(slice)
+    following = plan(grid, scale, **told["asked"], records=records).sliced(told["asked"].pop("slice", {}))
     launch = Launch(following, records, retries, None, lambda event: None, execution)
     for runs in launch.turns(told["seconds"]):
         found = []

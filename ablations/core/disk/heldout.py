@@ -90,8 +90,7 @@ def from_list(raw: bytes) -> dict[str, str]:
 
 def to_list(digests: Mapping[str, str]) -> bytes:
     """The content of a list."""
-    lines = (f"{digests[run]}  {name(run).removeprefix('records/')}\n" for run in sorted(digests))
-    return "".join(lines).encode()
+    return "".join(f"{digests[run]}  {name(run).removeprefix('records/')}\n" for run in sorted(digests)).encode()
 
 
 def parsed(raw: bytes, right: str | None = None) -> dict[str, Any]:

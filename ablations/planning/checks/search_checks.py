@@ -61,8 +61,7 @@ def _check_names(grid: Grid, search: Search, document: Document) -> None:
     for name, scale in grid.scales.items():
         for path in scale.search.axes if scale.search else ():
             if path not in search.axes:
-                place = ("scales", name, "search", "axes", path)
-                document.slip(place, "is not searched by this grid.", search.axes)
+                document.slip(("scales", name, "search", "axes", path), "is not searched by this grid.", search.axes)
 
 
 def values(grid: Grid, document: Document) -> None:
