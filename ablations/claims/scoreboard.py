@@ -224,7 +224,7 @@ def removed(a: float, b: float, *, lower: bool) -> float | None:
     >>> removed(4.0, 5.0, lower=True), round(removed(90.0, 80.0, lower=False), 3)
     (0.2, 0.5)
     """
-    shortfall = abs((0.0 if lower else (100.0 if max(a, b) > 1 else 1.0)) - b)
+    shortfall = abs(b if lower else (100.0 if max(a, b) > 1 else 1.0) - b)
     return None if not shortfall else ((b - a) if lower else (a - b)) / shortfall
 
 

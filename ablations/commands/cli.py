@@ -3,7 +3,6 @@
 Commands import heavy packages (torch, pandas) themselves, so that ``--help`` is immediate.
 """
 
-import html
 import json
 import os
 import re
@@ -73,6 +72,7 @@ from ablations.commands.terminal import (
     seconds_of,
     show,
     tell,
+    unescaped,
     values,
     watching,
     wrapped,
@@ -85,7 +85,6 @@ if TYPE_CHECKING:
 
 _MOST = 3  # metrics of a cell
 _COLOURS = {"replicates": "green", "holds": "green", "contradicts": "red", "fails": "red"}
-_ESCAPE = re.compile(r"\\([\\`*<>|$~_\]()])")
 
 
 def tell_results(study: "Study") -> None:
@@ -102,17 +101,12 @@ def tell_results(study: "Study") -> None:
     said = conclusion.sentences(stated, measured, verdicts)
     if lead := answer.lead(measured, verdicts, said):
         echo()
-        echo(wrapped(_plain(lead.partition("\n\n")[0])))
+        echo(wrapped(unescaped(lead.partition("\n\n")[0].replace("**", ""))))
     listing(list(_cells(study)), Format.table, "cell")
     if verdicts:
         listing([_claim(verdict) for verdict in verdicts], Format.table, "verdict", _COLOURS)
     page = study.folder / "README.md"
     echo(f"page: {page}" if page.exists() else "no page yet")
-
-
-def _plain(text: str) -> str:
-    """Markdown of one line, as people read it."""
-    return html.unescape(_ESCAPE.sub(r"\1", text.replace("**", "")))
 
 
 def _cells(study: "Study") -> Iterator[dict[str, Any]]:

@@ -477,7 +477,8 @@ def _table(lines: Sequence[str], width: int) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    headings, aligned, *rows = (_cells(line) for line in lines)
+    split = (_BETWEEN.split(line.strip()[1:-1]) for line in lines)
+    headings, aligned, *rows = ([unescaped(cell.strip()) for cell in cells] for cells in split)
     sides: list[Any] = ["right" if mark.endswith(":") else "left" for mark in aligned]
     table = [headings, *rows]
     if _wide(table) > width:
@@ -515,9 +516,9 @@ def _wide(table: Sequence[Sequence[str]]) -> int:
     return sum(words) + 3 * len(words) + 1
 
 
-def _cells(line: str) -> list[str]:
-    """The cells of a line of Markdown, as people read them."""
-    return [html.unescape(_ESCAPED.sub(r"\1", cell.strip())) for cell in _BETWEEN.split(line.strip()[1:-1])]
+def unescaped(text: str) -> str:
+    """Markdown of one line, as people read it."""
+    return html.unescape(_ESCAPED.sub(r"\1", text))
 
 
 def moment(duration: str | None) -> float | None:

@@ -53,7 +53,8 @@ def crossings(x: np.ndarray, losses: np.ndarray, bar: Floats) -> Crossings:
     fall = np.where(is_between, before - after, 1.0)
     at = np.where(is_between, left + width * (before - bar[..., 0]) / fall, np.nan)
     low = np.where(has_passed, np.where(place > 0, left, -np.inf), x[-1])
-    return Crossings(at, low, np.where(has_passed, np.where(place > 0, x[right], x[0]), np.inf))
+    high = np.where(has_passed, np.where(place > 0, x[right], x[0]), np.inf)
+    return Crossings(at, low, high)
 
 
 def values_at(x: np.ndarray, losses: np.ndarray, at: np.ndarray) -> np.ndarray:
@@ -62,7 +63,8 @@ def values_at(x: np.ndarray, losses: np.ndarray, at: np.ndarray) -> np.ndarray:
     places = np.where(inside, at, x[0])
     right = np.clip(np.searchsorted(x, places), 1, len(x) - 1)
     before, after = _both(losses, right)
-    return np.where(inside, before + (after - before) * ((places - x[right - 1]) / (x[right] - x[right - 1])), np.nan)
+    share = (places - x[right - 1]) / (x[right] - x[right - 1])
+    return np.where(inside, before + (after - before) * share, np.nan)
 
 
 def _both(losses: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -98,7 +98,8 @@ def overall_alpha(nominal: float, looks: Looks) -> float:
     nodes, weights = _legendre()
     first = bound * nodes  # the first look, within its bounds; the second crosses its own
     crossed = ndtr((correlation * first - bound) / rest) + ndtr((-bound - correlation * first) / rest)
-    return nominal + float(bound * weights @ ((np.exp(-(first**2) / 2) / math.sqrt(2 * math.pi)) * crossed))
+    density = np.exp(-(first**2) / 2) / math.sqrt(2 * math.pi)
+    return nominal + float(bound * weights @ (density * crossed))
 
 
 @cache

@@ -81,7 +81,7 @@ class Orders:
         for row, column in np.ndindex(seen.shape):
             if not rows[row]:
                 continue
-            colour = _ITSELF if (row == column) else _EARLIER if hidden[column] else _CONTEXT
+            colour = _ITSELF if row == column else _EARLIER if hidden[column] else _CONTEXT
             face = colour if seen[row, column] else "white"
             axes.add_patch(Rectangle((column - 0.45, row - 0.45), 0.9, 0.9, facecolor=face, edgecolor=FAINT, lw=0.6))
         places = range(len(self.words))

@@ -177,7 +177,8 @@ def _row(header: list[str], cells: list[str], line: int) -> tuple[Published | No
         wrong.append(f"confidence is {row['confidence']!r}.{did_you_mean(row['confidence'], CONFIDENCE)}")
     if wrong:
         return None, wrong
-    return Published(**row, knobs={name: row.pop(name) for name in header if name not in COLUMNS}, line=line), []
+    knobs = {name: row.pop(name) for name in header if name not in COLUMNS}
+    return Published(**row, knobs=knobs, line=line), []
 
 
 def _is_number(printed: str) -> bool:

@@ -77,7 +77,7 @@ def numbers(measured: Measurements) -> dict[str, list[Entry]]:
         return {}
     costs = [spent(cell, measured) for cell in cells]
     entries: dict[str, list[Entry]] = {
-        f"chosen {path}": [_entry(cell.chosen.get(path)) for cell in cells] for path in _searched(cells)
+        f"chosen {path}": [entry(cell.chosen.get(path)) for cell in cells] for path in _searched(cells)
     }
     for name in ("runs", "ended", *_COSTS):
         entries[f"search {name}"] = [cost[name] for cost in costs]
@@ -93,7 +93,8 @@ def _apart(grid: Grid, cells: Sequence[Cell]) -> str:
     return scored_on(grid.search.model_copy(update={"length": steps[0] / steps[1]}))
 
 
-def _entry(value: Any) -> Entry:
+def entry(value: Any) -> Entry:
+    """A value as an entry of a table: lists and mappings as JSON."""
     return value if isinstance(value, (str, float, int, bool)) or value is None else json.dumps(value)
 
 

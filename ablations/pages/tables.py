@@ -331,7 +331,7 @@ def _numbers(
     headings = ["cell", *paths, "planned", "done", "unfinished", "plateau", "floor"]
     rows: list[list[Entry]] = []
     for position, (item, beside_it) in enumerate(zip(summaries, published, strict=True)):
-        row = [item.cell.label, *(_entry(item.cell.values.get(path)) for path in paths)]
+        row = [item.cell.label, *(search_report.entry(item.cell.values.get(path)) for path in paths)]
         row += [item.planned, item.finished, "; ".join(item.unfinished), item.plateau, item.floor]
         for metric in metrics:
             row += numbers(item.metrics[metric.name]).values()
@@ -342,10 +342,6 @@ def _numbers(
         names = numbers(summaries[0].metrics[metric.name]) if summaries else ()
         headings += [f"{metric.name} {name}" for name in names]
     return Sheet([*headings, *COSTS, *searched, *(f"published {metric}" for metric in printed)], rows)
-
-
-def _entry(value: Any) -> Entry:
-    return value if isinstance(value, (str, float, int, bool)) or value is None else json.dumps(value)
 
 
 def _trace(item: Summary, published: dict[str, Published]) -> dict[str, Any]:
@@ -495,9 +491,8 @@ def write(folder: Path, name: str, sheets: Sheets) -> dict[str, Path]:
     """
     texts: dict[str, str] = {end: rendered(sheets, end) for end in _FILES}
     texts["json"] = json.dumps(sheets[2], indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
-    paths = {}
+    paths = {end: folder / f"{name}.{end}" for end in texts}
     for end, text in texts.items():
-        paths[end] = folder / f"{name}.{end}"
         store.write(paths[end], text.encode())
     _unlink(folder, name, _FORMER)
     return paths

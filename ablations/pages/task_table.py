@@ -67,7 +67,7 @@ def _texts(stats: Mapping[str, Any]) -> list[Entry]:
     degenerate = f"{stats['degenerate']} of {stats['n']}" if stats["degenerate"] else ""
     rest = [f"{stats[name]:.3f}" if stats[name] is not None else "" for name in ("ensemble", "majority")]
     times = [duration(stats[name]) if stats[name] is not None else "" for name in _SECONDS]
-    return [stats["n"], mean_text(stats["interval"]), *decimals, degenerate, (stats["silent"] or ""), *rest, *times]
+    return [stats["n"], mean_text(stats["interval"]), *decimals, degenerate, stats["silent"] or "", *rest, *times]
 
 
 def _measured(task: Task, cell: Cell, measured: Measurements) -> dict[str, Any]:

@@ -51,7 +51,8 @@ def further(known: bytes, seen: Collection[str]) -> list[str]:
     records, execution = Records(told["records"]), Execution(**told["execution"])
     if any((launcher.grid, launcher.scale) == (grid.name, scale) for launcher in living(records)):
         return []
-    following = plan(grid, scale, **told["asked"], records=records).sliced(told["asked"].pop("slice", {}))
+    slice = told["asked"].pop("slice", {})
+    following = plan(grid, scale, **told["asked"], records=records).sliced(slice)
     launch = Launch(following, records, retries, None, lambda event: None, execution)
     for runs in launch.turns(told["seconds"]):
         found = []

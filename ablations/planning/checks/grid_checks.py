@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -41,13 +41,6 @@ from lightning_modules.tasks.protocols import PROTOCOLS
 from lightning_modules.tasks.settings import OF_SOME_SHAPES
 
 _TRAINED_ON = f"{FINETUNING}train_examples"
-
-
-def mentioned(grid: Grid) -> Iterator[tuple[Path_, str]]:
-    """Every axis that a saving mentions, with its place in the file."""
-    for n, saving in enumerate(grid.savings):
-        for name, side in (("a", saving.a), ("b", saving.b)):
-            yield from ((("savings", n, name, path), path) for path in side)
 
 
 def check(grid: Grid, rows: Mapping[str, Sequence[Values]], document: Document) -> None:
@@ -136,7 +129,9 @@ def _mentioned(grid: Grid) -> Iterable[tuple[Path_, str]]:
     for n, claim in enumerate(grid.claims):
         yield from (((*where, path), path) for where, side in claim_checks.places(n, claim) for path in side)
     yield from mean_checks.mentioned(grid)
-    yield from mentioned(grid)
+    for n, saving in enumerate(grid.savings):
+        for name, side in (("a", saving.a), ("b", saving.b)):
+            yield from ((("savings", n, name, path), path) for path in side)
     for n, source in enumerate(grid.published):
         yield from ((("published", n, "match", column), path) for column, path in source.match.items())
     for n, group in enumerate(grid.zip):
