@@ -66,12 +66,10 @@ def quotes(measured: Measurements, verdicts: Sequence[Verdict], quoted: Sequence
 
 
 def _first_metric(measured: Measurements) -> str:
-    """The first metric of the figure; empty without one."""
     return measured.grid.figure.metrics[0] if measured.grid.figure else ""
 
 
 def _best(measured: Measurements, metric: str) -> Cell | None:
-    """The cell with the best mean of a metric of the grid."""
     known: dict[str, Metric] = {one.name: one for one in measured.grid.metrics}
     means = [(sum(values) / len(values), cell) for cell in measured.cells
              if (values := list(measured.values(cell, metric).values()))]  # fmt: skip

@@ -128,6 +128,5 @@ def _point(interval: Interval) -> Interval:
 
 
 def _tried(measured: Measurements, cell: Cell, setting: Setting, metric: str) -> tuple[float, ...]:
-    """The values of a cell's trials in a setting."""
     trials = (trial for trial in cell.search if dict(trial.values) == setting)
     return tuple(row.value for trial in trials for row in measured.of_trial(trial, metric).values())

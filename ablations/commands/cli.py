@@ -354,7 +354,6 @@ _GIVEN = {  # parameters of notebooks that the command states itself, for the tr
 
 
 def _report(study: Any, summary: Any, form: Format) -> None:
-    """The table and the verdicts of a study, and what stopped its runs."""
     if form in (Format.csv, Format.markdown):
         listing(_numbers(study)["table"], form, "cell")
     elif form is not Format.table:
@@ -450,7 +449,6 @@ def show_record(
 
 
 def _configured(study: Any, label: str) -> list[dict[str, Any]]:
-    """The knobs of a cell, as they are trained."""
     from lightning_modules.config import ConfigError, Problem, did_you_mean, flat
 
     cells = {cell.label: cell for cell in study.resolve().cells}
@@ -460,7 +458,6 @@ def _configured(study: Any, label: str) -> list[dict[str, Any]]:
 
 
 def _numbers(study: Any) -> dict[str, Any]:
-    """The plan, the table and the verdicts of a study as data."""
     parts = {"plan": study.plan(), "table": study.table(), "claims": study.claims()}
     rows = {name: shown.data.to_dict("records") for name, shown in parts.items()}
     return {**rows, "cells": [row["cell"] for row in rows["plan"]]}

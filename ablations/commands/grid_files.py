@@ -75,7 +75,6 @@ def check(
 
 
 def _about(file: Any) -> dict[str, Any]:
-    """A grid or a scale in a few words."""
     if hasattr(file, "axes"):
         return {"axes": len(file.axes), "claims": len(file.claims), "scales": list(file.scales)}
     return {"description": file.description}

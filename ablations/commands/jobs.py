@@ -52,7 +52,6 @@ def stop(grid: Which = "", results_dir: Results = None, form: As = Format.table)
 
 
 def _working(grid: str, results_dir: str | None) -> "list[Launcher]":
-    """The launchers of a grid, by default of all."""
     from ablations.planning import grids
     from ablations.running import launchers
     from lightning_modules.config import ConfigError, did_you_mean

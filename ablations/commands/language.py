@@ -155,7 +155,6 @@ def score(
 
 
 def _check_lengths(opened: "Opened", asked: Sequence["Question"], neutral: str, windows: "Windows | None") -> None:
-    """Checks that the model can read every question, and says which not."""
     from lightning_modules.config import ConfigError, Problem
     from lightning_modules.generation.scoring import check_windows, split
 
@@ -210,7 +209,6 @@ def _report(
 
 
 def _best(options: Sequence["Continuation"], rule: "Callable[[Continuation], float]") -> list[int]:
-    """The options with the highest score."""
     scores = [rule(option) for option in options]
     return [place for place, score in enumerate(scores) if score == max(scores)]
 

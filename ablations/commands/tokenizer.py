@@ -71,7 +71,6 @@ def stats(
 def _asked(
     grid: str | None, scale: str, changes: dict[str, Sequence[Any] | None], lowercase: bool | None
 ) -> "list[Data]":
-    """The texts and tokenizers that are requested, each once."""
     from ablations.planning import filling
     from ablations.study import Study
     from lightning_modules.config import ConfigError, Problem

@@ -142,7 +142,6 @@ def looks_of_lines(cells: Sequence[Cell], measured: Measurements) -> list[_Look]
 
 
 def _losses(axes: Axes, seeds: Sequence[Sequence[_Curve]], looks: Sequence[_Look], levels: Mapping[str, float]) -> None:
-    """The panel of losses."""
     with_seeds = sum(map(len, seeds)) <= _MOST_LINES
     for runs, (colour, dashes) in zip(seeds, looks, strict=True):
         for tokens, losses in runs if with_seeds else ():
@@ -247,7 +246,6 @@ def _limits(axes: Axes, drawn: Sequence[_Curve], levels: Mapping[str, float]) ->
 
 
 def _ticks(axes: Axes, low: float, high: float) -> None:
-    """Ticks of a logarithmic axis of tokens."""
     subs = (1.0,) if high > 300 * low else (1.0, 3.0) if high > 20 * low else (1.0, 2.0, 5.0)
     axes.xaxis.set_major_locator(LogLocator(subs=subs, numticks=12))
     axes.xaxis.set_minor_locator(NullLocator())

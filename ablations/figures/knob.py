@@ -456,7 +456,6 @@ def _off_axis(lines: Sequence[_Points]) -> set[tuple[int, int]]:
 
 
 def _limits(shown: Sequence[Mapping[int, float]]) -> tuple[float, float]:
-    """The axis of the values of some cells and of their intervals."""
     ends: list[float] = []
     for values in shown:
         interval = mean_interval(list(values.values()))
@@ -483,7 +482,6 @@ def _pairs(axes: Axes, names: Sequence[Sequence[float]] | None, lines: Sequence[
 
 
 def _by_seed(points: _Points) -> Iterator[tuple[list[float], list[float]]]:
-    """The positions and values of each seed."""
     for seed in sorted({seed for _, values in points for seed in values}):
         have = [(position, values[seed]) for position, values in points if seed in values]
         yield [position for position, _ in have], [value for _, value in have]

@@ -88,7 +88,6 @@ def _settle(text: minidom.Element) -> None:
 
 
 def _drop_blanks(element: minidom.Element) -> None:
-    """Removes the line ends between the parts of an element."""
     for child in [*element.childNodes]:
         if isinstance(child, minidom.Text) and not child.data.strip():
             element.removeChild(child)

@@ -60,7 +60,6 @@ def _points(models: Sequence[Comparison]) -> tuple[list[float], list[float]]:
 
 
 def _sizes(axes: Axes, models: Sequence[Comparison], colour: str) -> None:
-    """The sizes of one kind: named marks with areas by FLOPs, joined."""
     x, y = _points(models)
     axes.plot(x, y, "-", color=colour, lw=1.6, alpha=0.6, zorder=3)
     areas = [_AREA * model.flops_per_token / 1e9 for model in models]

@@ -285,7 +285,6 @@ def _draw(
     digits: int = 2,
     colours: str = "PuOr",
 ) -> None:
-    """A table with a colour for each entry."""
     values = entries.numpy()
     low, high = (-limit, limit) if colours == "PuOr" else (-0.6, 3.0)
     axes.imshow(values, cmap=colours, aspect="auto", alpha=0.55, vmin=low, vmax=high)

@@ -164,7 +164,6 @@ class Inspection:
         return pair[0] - 1, pair[1] - 1
 
     def _transformer(self) -> Transformer:
-        """The settings of the model, whose attention is requested."""
         return only(self.system.model.resolved(), Transformer, "attention by head")
 
     def _read(self, sentence: str) -> tuple[list[Attention], list[str]]:
@@ -298,7 +297,6 @@ class Inspection:
         return Markdown(markdown(Sheet(["sense", "source", "nearest word", "cosine", "in"], shown, left=3)))
 
     def _sentences(self, word: str, sentences: Mapping[str, Sequence[str]] | None) -> Mapping[str, Sequence[str]]:
-        """Sense -> sentences with a word."""
         by_sense = sentences or example_texts.SENSES.get(word)
         if not by_sense:
             known = ", ".join(example_texts.SENSES)

@@ -92,7 +92,6 @@ class Gallery:
 
     @cached_property
     def _tokens(self) -> Tokens:
-        """The sentence as a row, with the names in it marked."""
         encoder = Encoder(tokenizer_file(self.data), self.data.tokenizer.kind)
         ids, _ = encoder([self.sentence])
         marks = np.concatenate([[0], marked(encoder, [self.sentence], annotator(RULE, "entities")), [0]])

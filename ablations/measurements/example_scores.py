@@ -110,7 +110,6 @@ def _of_run(
 
 
 def _of_sequences(kept: Mapping[str, Any], metric: str, value: float) -> _Run | None:
-    """The losses of a pretraining by sequence."""
     try:
         found = heldout.losses(kept, metric, value)
     except Flawed:

@@ -279,7 +279,6 @@ def _no_sums(run_id: str) -> None:
 
 
 def _first_seeds(cell: Cell, count: int) -> Cell:
-    """The cell with its first seeds only."""
     kept = {run.seed for run in cell.planned[:count]}
     if len(kept) == len(cell.planned):
         return cell
@@ -389,7 +388,6 @@ def record_rows(where: Measurement, record: Record) -> Iterator[Measurement]:
 
 
 def _metrics(record: Record) -> dict[str, float]:
-    """All single numbers of a record."""
     numbers = {name: float(value) for name, value in record.metrics.items()}
     if record.layers:
         summaries = {name: of(record.layers.get(statistic, ())) for name, (statistic, of) in LAYER_METRICS.items()}

@@ -65,7 +65,6 @@ def rows(snapshot: Snapshot, scales: Sequence[str] = SCALES) -> list[Row]:
 
 
 def _pilots(grid: Grid, snapshot: Snapshot, known: frozenset[str] | None) -> dict[str, Measurements]:
-    """The measurements of the scales of a grid that have records."""
     measured = {}
     for scale in grid.scales:
         with contextlib.suppress(ConfigError):  # its data are neither pinned nor available

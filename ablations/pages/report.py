@@ -187,7 +187,6 @@ def _told(plan: Planned, measured: Measurements, verdicts: Sequence[Verdict]) ->
 
 
 def _quoted(plan: Planned, measured: Measurements, verdicts: Sequence[Verdict]) -> list[str]:
-    """The claims whose effects the answer in words gives."""
     return conclusion.quoted(conclusion.stated(plan), measured, verdicts)
 
 
@@ -323,7 +322,6 @@ def _cost(plan: Planned, measured: Measurements) -> str:
 
 
 def _trunk_cost(plan: Planned, measured: Measurements) -> str:
-    """What the trunks took, on top; empty without any."""
     found = trunks.of_cells(plan.cells)
     records = [record for run in found if (record := measured.get(run.id)) is not None]
     if not found:

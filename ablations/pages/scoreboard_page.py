@@ -156,7 +156,6 @@ def summary(entries: Sequence[scoreboard.Entry], scale: str) -> Sheet:
 
 
 def _summed(rows: Sequence[Sequence[int | str]]) -> list[int | str]:
-    """The sums of columns of counts, whose first one is names."""
     return [sum(map(int, column)) for column in list(zip(*rows, strict=True))[1:]]
 
 

@@ -155,7 +155,6 @@ def _reading(
 
 
 def _absent(measured: Measurements, item: Summary, metric: str) -> str:
-    """Why a cell has no mean of a metric."""
     if measured.silent(item.cell, metric):
         return SILENT
     task = metric.partition(".")[0]
@@ -165,7 +164,6 @@ def _absent(measured: Measurements, item: Summary, metric: str) -> str:
 
 
 def _on_absent(rows: Sequence[Sequence[Entry]]) -> list[str]:
-    """What entries without a number say, and what to do."""
     shown, notes = {str(entry) for row in rows for entry in row}, list[str]()
     if SILENT in shown:
         notes.append(

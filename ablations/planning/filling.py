@@ -103,7 +103,6 @@ def _without(knobs: Mapping[str, Any], paths: Set[str]) -> dict[str, Any]:
 
 
 def _trunk(knob: str, grid: Grid, entry: Scale, files: Sequence[ScaleFile]) -> dict[str, Any]:
-    """What describes the trunk of a scale to the cells of a grid."""
     described = next((file.trunk for file in files if file.trunk), None)
     if described is None:
         able = ", ".join(name for name in available() if any(file.trunk for file in lineage(name))) or "none"

@@ -177,7 +177,6 @@ class Local(Executor):
         self._lay_out(self.options.runs_per_device or 1)
 
     def _lay_out(self, many: int) -> None:
-        """Gives each device so many slots."""
         slots: list[dict[str, str]] = [{_VISIBLE: name} for name in self.devices] * many or [{}] * cores()
         self.slots = slots[: self.options.slots]
         self.threads = max(1, cores() // len(self.slots)) if self.devices else 1

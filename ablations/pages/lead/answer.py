@@ -92,7 +92,6 @@ def holds(measured: Measurements) -> str:
 
 
 def _released(system: System) -> str:
-    """A released checkpoint in words."""
     row = checkpoints.released(system.checkpoint)
     size = f"{system.model.num_layers} layers of {system.model.hidden_size}"
     trained = f", {row.trained_on}" * bool(row.trained_on)
@@ -179,7 +178,6 @@ def _along(measured: Measurements, means: Means) -> list[str]:
 
 
 def _axis(measured: Measurements) -> str:
-    """The axis of the figure; empty without one."""
     return measured.grid.figure.x if measured.grid.figure else ""
 
 

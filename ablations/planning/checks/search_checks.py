@@ -110,7 +110,6 @@ def _where(grid: Grid, scale: str, key: str) -> Path_:
 
 
 def _named(search: Search) -> list[tuple[str, str]]:
-    """Section and name of every knob of a search."""
     return [*(("axes", path) for path in search.axes), *(("set", path) for path in search.set)]
 
 

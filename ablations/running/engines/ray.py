@@ -117,7 +117,6 @@ class Ray(Executor):
         self._task = ray.remote(**asked)(made_in_turn)
 
     def _nodes(self) -> dict[str, Mapping[str, float]]:
-        """The living nodes with their resources."""
         return {found["NodeID"]: found["Resources"] for found in self._ray.nodes() if found["Alive"]}
 
     def at_once(self) -> str:
