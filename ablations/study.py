@@ -174,10 +174,7 @@ class Study:
         """The cells and their cost, before any run.
 
         Args:
-            devices: As in `run`: the memory of each is reported.
-            num_nodes: As in `run`.
-            strategy: As in `run`.
-            activation_checkpointing: As in `run`.
+            devices, num_nodes, strategy, activation_checkpointing: As in `run`. The memory of each device is reported.
         """
         execution = Execution(devices, num_nodes, strategy, activation_checkpointing)
         planned = self.resolve()

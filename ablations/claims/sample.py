@@ -14,8 +14,6 @@ from ablations.core.moderation import Variance, moderated, own_variance
 from ablations.measurements.example_scores import Scores
 from ablations.measurements.variances import Samples, pooled
 
-NO_NOISE = Variance(0.0, math.inf)
-
 
 @dataclass(frozen=True)
 class Sample:

@@ -414,11 +414,7 @@ def _strict(data: Any) -> Any:
 
 
 def existing(results_dir: str | Path | None) -> "Records":
-    """The records of a results folder that is there.
-
-    Raises:
-        ConfigError: As `existing_folder`.
-    """
+    """The records of a results folder that is there."""
     from ablations.core.store import Records
 
     return Records(existing_folder(results_dir))
@@ -545,20 +541,12 @@ def seconds_of(duration: str) -> float:
 
 
 def axes(pairs: list[str] | None) -> dict[str, Any]:
-    """Reads the repeatable option ``--axis PATH=V1,V2``: axis -> its values.
-
-    Raises:
-        ConfigError: As `values`.
-    """
+    """Reads the repeatable option ``--axis PATH=V1,V2``: axis -> its values."""
     return values([re.sub(r"=\[?(.*?)\]?$", r"=[\1]", pair, count=1) for pair in pairs or []], "--axis")
 
 
 def overridden(axis: list[str] | None, set: list[str] | None, filter: list[str] | None) -> dict[str, Any]:
-    """What ``--axis``, ``--set`` and ``--filter`` change of a grid, as arguments of `Study`.
-
-    Raises:
-        ConfigError: As `values`.
-    """
+    """What ``--axis``, ``--set`` and ``--filter`` change of a grid, as arguments of `Study`."""
     return {"axes": axes(axis), "set": values(set, "--set"), "filters": values(filter, "--filter")}
 
 

@@ -48,9 +48,6 @@ def said(command: str, request: Mapping[str, Any], results: Path, make: Callable
     Args:
         request: All its arguments, as JSON takes them.
         make: Computes the pieces of what it says, and may write to the results folder.
-
-    Raises:
-        Exception: From ``make``.
     """
     place = hashlib.sha256(json.dumps([command, request, str(results)]).encode()).hexdigest()[:16]
     path = cache() / "shown" / f"{command}-{place}.json"

@@ -28,20 +28,6 @@ from lightning_modules.config import ConfigError
 from lightning_modules.files import read, version, write_atomically
 from lightning_modules.places import behind, results
 
-__all__ = [
-    "LARGEST_RECORD",
-    "Damage",
-    "Lookup",
-    "RecordWarning",
-    "Records",
-    "Snapshot",
-    "StoreError",
-    "check_inside",
-    "name_damaged",
-    "unwritten",
-    "write",
-]
-
 _ID, _FOLDER = re.compile(r"[0-9a-f]{16}"), re.compile(r"[0-9a-f]{2}")
 
 

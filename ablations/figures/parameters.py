@@ -11,7 +11,6 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MultipleLocator, Null
 from ablations.figures.style import FAINT, OKABE_ITO, STYLE, blank, titles
 from ablations.literature.parameters import Comparison
 
-_SIZES = "Tables 1 and 2"
 _OWN, _SHARED = OKABE_ITO[0], OKABE_ITO[1]
 _BELOW = 69.0  # per cent: where the axis of scores starts; one published point lies below
 _TICKS = (5, 10, 20, 50, 100, 200, 500, 1000)

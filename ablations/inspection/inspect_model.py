@@ -50,11 +50,7 @@ _SEARCHED, _SHORT, _LONG = 600, 6, 24  # sentences in which words are searched, 
 
 
 def inspect_model(study: "Study") -> "Inspection":
-    """Opens the model of a study whose filters leave one cell.
-
-    Raises:
-        ConfigError: See `Inspection`.
-    """
+    """Opens the model of a study whose filters leave one cell."""
     return Inspection(study.resolve(), study.records)
 
 

@@ -19,11 +19,7 @@ _SIZES = ("model.num_layers", "model.hidden_size", "training.batch_size", "train
 
 
 def bert(name: str) -> System:
-    """BERT at the size of a scale.
-
-    Raises:
-        ConfigError: As `scales.lineage`.
-    """
+    """BERT at the size of a scale."""
     return as_bert(merged(lineage(name)))
 
 

@@ -43,11 +43,7 @@ def stand_ins(grid: Grid, document: Document) -> None:
 
 
 def checked(file: Path) -> Grid:
-    """The grid of a file, its scales completed, the systems of its cells built at every scale.
-
-    Raises:
-        ConfigError: As `grids.read`.
-    """
+    """The grid of a file, its scales completed, the systems of its cells built at every scale."""
     document = strict_yaml.load(file)
     if not isinstance(document.data, dict):
         if not document.problems:
