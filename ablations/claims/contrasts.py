@@ -164,9 +164,7 @@ def _sample(table: Measurements, claim: Claim, cells: Sequence[Cell], compared: 
 def measuring_runs(cell: Cell, metric: str) -> tuple[Run, ...]:
     """The runs that measure a metric: those on a task for ``<task>.<metric>`` and averages, else pretrainings."""
     task = metric.partition(".")[0]
-    return (
-        cell.finetunings if metric in DERIVED else tuple(run for run in cell.children if run.task == task) or cell.runs
-    )
+    return cell.finetunings if metric in DERIVED else tuple(r for r in cell.children if r.task == task) or cell.runs
 
 
 def _outcome(run: Run, table: Measurements) -> str:

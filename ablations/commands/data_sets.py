@@ -78,11 +78,8 @@ class Item:
 
     def to_dict(self) -> dict[str, Any]:
         """All its fields, ready for JSON."""
-        fields = {name: getattr(self, name) for name in ("name", "kind", "group", "title", "found")}
-        rest = {
-            name: getattr(self, name) for name in ("fingerprint", "pinned", "own_split", "licence", "how", "problem")
-        }
-        return {**fields, **self._parts(), **rest}
+        parts = ((self._parts() if name == "sizes" else {name: value}) for name, value in asdict(self).items())
+        return {name: value for part in parts for name, value in part.items()}
 
     def _parts(self) -> dict[str, int | None]:
         names = PARTS[self.kind]

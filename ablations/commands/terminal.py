@@ -492,9 +492,7 @@ def _table(lines: Sequence[str], width: int) -> Any:
 
 def _words(table: Sequence[Sequence[str]]) -> list[int]:
     """The letters of the longest word of each column."""
-    return [
-        max((len(word) for cell in column for word in cell.split()), default=0) for column in zip(*table, strict=True)
-    ]
+    return [max((len(w) for cell in column for w in cell.split()), default=0) for column in zip(*table, strict=True)]
 
 
 def _widths(table: Sequence[Sequence[str]], width: int) -> list[int]:

@@ -152,6 +152,11 @@ def value_text(path: str, value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
+def value_texts(values: Mapping[str, Any], paths: Sequence[str]) -> list[Entry]:
+    """The values of some knobs, as text; None for one that is not among them."""
+    return [value_text(path, values[path]) if path in values else None for path in paths]
+
+
 _NAMES = {
     "finetuning.head_pruning.share": "heads removed",
     "finetuning.head_pruning.order": "order",
@@ -228,11 +233,7 @@ def _text(entry: Entry) -> str:
 
 def terminal_text(text: str) -> str:
     r"""Lines for a terminal: control and format characters are spelt out, as in ``\x1b``; tabs become spaces."""
-    return _UNUSUAL.sub(lambda match: _spelt(match[0], _name), text.expandtabs())
-
-
-def _name(character: str) -> str:
-    return ascii(character)[1:-1]
+    return _UNUSUAL.sub(lambda match: _spelt(match[0], lambda one: ascii(one)[1:-1]), text.expandtabs())
 
 
 def json_text(text: str) -> str:
@@ -343,24 +344,15 @@ def latex_text(text: str) -> str:
         is_known = c.isascii() or (ord(c) < 256 and c.isalpha())
         out.append(_LATEX.get(c, c if is_known else f"U+{ord(c):04X}"))
     joined = "".join(out)
-    return (
-        "{}" + joined if joined.startswith(("[", "*")) else joined
-    )  # else LaTeX reads it as an argument of the row before
+    # LaTeX would read it as an argument of the row before
+    return "{}" + joined if joined.startswith(("[", "*")) else joined
 
 
 def latex(sheet: Sheet) -> str:
     """A ``tabular`` for a document to input; it needs no LaTeX package."""
     columns = "".join("l" if column < sheet.left else "r" for column in range(len(sheet.headings)))
-    lines = [" & ".join(latex_text(_text(entry)) for entry in row) + r" \\" for row in (sheet.headings, *sheet.rows)]
-    body = [
-        "\\begin{tabular}{" + columns + "}",
-        r"\hline",
-        lines[0],
-        r"\hline",
-        *lines[1:],
-        r"\hline",
-        r"\end{tabular}",
-    ]
+    head, *lines = [" & ".join(latex_text(_text(one)) for one in row) + r" \\" for row in (sheet.headings, *sheet.rows)]
+    body = [r"\begin{tabular}{" + columns + "}", r"\hline", head, r"\hline", *lines, r"\hline", r"\end{tabular}"]
     return "\n".join([*body, *[r"\par\smallskip\noindent " + latex_text(note) for note in sheet.notes]]) + "\n"
 
 

@@ -161,10 +161,8 @@ class Document:
             for number, lines in self.repeated.values():
                 line, problem = found[number]
                 if others := ", ".join(map(str, sorted({*lines} - {line}))):
-                    found[number] = (
-                        line,
-                        Problem(problem.path, f"{problem.message}{ALSO}{'s' * (',' in others)} {others}."),
-                    )
+                    also = f"{ALSO}{'s' * (',' in others)} {others}."
+                    found[number] = (line, Problem(problem.path, problem.message + also))
             raise ConfigError(dict.fromkeys(problem for _, problem in sorted(found, key=lambda item: item[0])))
 
 

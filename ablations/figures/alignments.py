@@ -71,9 +71,7 @@ def answer(contrasts: Sequence[Contrast]) -> str:
     counts = Counter(one.kind for one in contrasts if one.is_pair)
     if counts.total() == 1:
         return f"The pair {_SAID[next(iter(counts))][0]}"
-    parts = [
-        f"{counts[kind]} {many if counts[kind] > 1 else one}" for kind, (one, many) in _SAID.items() if counts[kind]
-    ]
+    parts = [f"{counts[k]} {many if counts[k] > 1 else one}" for k, (one, many) in _SAID.items() if counts[k]]
     return f"Of {counts.total()} pairs {', '.join(parts)}" if parts else ""
 
 

@@ -164,9 +164,7 @@ def _forest_answer(found: Sequence[Answer]) -> str:
 
 def _absent(entries: Sequence[Entry], found: Sequence[Answer], scale: str) -> str:
     """How many measured answers have no row, by reason; one that is settled is no difference."""
-    ran = [
-        answer for entry in entries for answer in entry.answers if answer.scale == scale and answer.outcome != NOT_RUN
-    ]
+    ran = [one for entry in entries for one in entry.answers if one.scale == scale and one.outcome != NOT_RUN]
     drawn = {id(answer) for answer in found}
     left = Counter(str(answer.reason or "no difference") for answer in ran if id(answer) not in drawn)
     listed = ", ".join(f"{count} {reason}" for reason, count in left.most_common())

@@ -33,7 +33,7 @@ from ablations.figures.style import (
 from ablations.measurements.dictionary import unit
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.references import BIGRAM, heldout_metric, in_plain_words, reference_losses
-from ablations.measurements.selection import agrees, as_printed, baseline_of
+from ablations.measurements.selection import agrees, as_printed, baseline_of, paths_of
 from ablations.measurements.sides import by_pretraining, one_text
 from ablations.schema.cell import Cell
 
@@ -77,7 +77,7 @@ def curves(measured: Measurements, subtitle: str = "", answer: str = "", metric:
     chosen = few([float(_mean_curve(seeds)[1][-1]) for _, seeds in every], baselines)
     drawn = [every[place] for place in chosen]
     cells, seeds = [cell for cell, _ in drawn], [runs for _, runs in drawn]
-    paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
+    paths = paths_of(cells)
     texts = [[value_text(path, value) for path, value in cell.values.items()] for cell in cells]
     names = [", ".join(values) or "one pretraining for all" for values in texts]
     left_out = f" ({len(drawn)} of {len(every)} cells: baselines, best, worst, some between)"
@@ -118,7 +118,7 @@ def _looks(cells: Sequence[Cell], names: Sequence[str], measured: Measurements) 
     """A colour and dashes per cell: of the lines of the grid's figure where it has several, else hues alone."""
     if found := looks_of_lines(cells, measured):
         return found
-    paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
+    paths = paths_of(cells)
     hues = colours([cell.values.get(paths[0]) for cell in cells] if len(paths) == 1 else names)
     return [(hue, "-") for hue in hues]
 

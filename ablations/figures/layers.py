@@ -36,16 +36,12 @@ def layers(measured: Measurements, subtitle: str = "") -> Drawing | None:
     """
     drawn: list[tuple[Cell, Statistics]] = []
     for cell in measured.cells:
-        seeds = [
-            record.layers for record in measured.finished(cell).values() if len(record.layers.get("angle", ())) > 1
-        ]
+        seeds = [run.layers for run in measured.finished(cell).values() if len(run.layers.get("angle", ())) > 1]
         drawn += [(cell, seeds)] if seeds else []
     depths = {cell.system.model.num_layers for cell, _ in drawn}
     if not drawn or (len(depths) == 1 and max(depths) < _COURSE):
         return None
-    answer = _answer(
-        [[list(values) for values in zip(*(seed["angle"] for seed in seeds), strict=True)] for _, seeds in drawn]
-    )
+    answer = _answer([[list(v) for v in zip(*(s["angle"] for s in seeds), strict=True)] for _, seeds in drawn])
     left_out = max(0, len(drawn) - _MOST)
     kept = {round(place) for place in np.linspace(0, len(drawn) - 1, _MOST)} if left_out else range(len(drawn))
     drawn = [drawn[place] for place in sorted(kept)]

@@ -175,9 +175,7 @@ class FiveDropouts:
         first, second = (layer for stack in encoder.stacks for layer in stack.children())
         with ExitStack() as stack:
             if kind == "recurrent weights":
-                note = first.register_forward_pre_hook(
-                    lambda layer, _: seen.append(layer.state_dict()[_WEIGHTS].clone())
-                )
+                note = first.register_forward_pre_hook(lambda one, _: seen.append(one.state_dict()[_WEIGHTS].clone()))
             else:
                 reader = second if kind == "between layers" else first
                 note = reader.register_forward_pre_hook(lambda _, given: seen.append(given[0]))

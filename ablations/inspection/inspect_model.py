@@ -140,13 +140,8 @@ class Inspection:
         layers, pieces = self._read(sentence)
         learned, prior = layers[layer].weights[0, head].numpy(), layers[layer].prior[0, head].numpy()
         name = f"Layer {layer + 1}, head {head + 1}"
-        return SVG(
-            svg(
-                attention_figure.one_head(
-                    learned, prior, pieces, name, f"numbers are weights of 30 % and more; {self._small}"
-                )
-            )
-        )
+        small = f"numbers are weights of 30 % and more; {self._small}"
+        return SVG(svg(attention_figure.one_head(learned, prior, pieces, name, small)))
 
     def _chosen(self, where: Sequence[int] | str | None) -> tuple[int, int]:
         if where is None:
@@ -200,9 +195,8 @@ class Inspection:
         names, rows = ("previous", "itself", "following", "first", "separator", "distance", "entropy"), []
         for layer, head in np.ndindex(learned.entropy.shape):
             both = [(getattr(learned, name)[layer, head], getattr(prior, name)[layer, head]) for name in names]
-            cells = [f"{100 * a:.0f} ({100 * b:.0f})" for a, b in both[:5]] + [
-                f"{a:.1f} ({b:.1f})" for a, b in both[5:]
-            ]
+            cells = [f"{100 * a:.0f} ({100 * b:.0f})" for a, b in both[:5]]
+            cells += [f"{a:.1f} ({b:.1f})" for a, b in both[5:]]
             rows.append([f"{layer + 1}.{head + 1}", *cells, f"{learned.beyond[layer, head]:.2f}"])
         return Markdown(markdown(Sheet([*headings, "beyond position, nats"], rows)))
 

@@ -110,9 +110,7 @@ class Orders:
         rows = [
             {
                 "objective": name,
-                "formula": " ".join(
-                    f"p({word} | {' '.join(given)})" if given else f"p({word})" for word, given in parts
-                ),
+                "formula": " ".join(f"p({w} | {' '.join(given)})" if given else f"p({w})" for w, given in parts),
                 "context": "all" if all(set(context) <= set(given) for _, given in parts) else "left of it",
                 "told": sum(word in hidden for _, given in parts for word in given),
             }

@@ -17,7 +17,7 @@ from ablations.measurements.derived import DERIVED
 from ablations.measurements.layer_metrics import LAYER_METRICS
 from ablations.measurements.mean_of_two import mean_of_two
 from ablations.measurements.probe_metrics import gains
-from ablations.measurements.selection import mean_cells
+from ablations.measurements.selection import mean_cells, paths_of
 from ablations.schema.cell import Cell, Trial
 from ablations.schema.grid import Grid
 from ablations.schema.record import Record
@@ -424,7 +424,7 @@ def indexed(rows: tuple[Measurement, ...], outcome: str = "done") -> dict[tuple[
 
 
 def _in_order(cells: tuple[Cell, ...]) -> list[Cell]:
-    paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
+    paths = paths_of(cells)
     seen = {path: list(dict.fromkeys(json.dumps(cell.values.get(path)) for cell in cells)) for path in paths}
 
     def place(path: str, value: Any) -> float:

@@ -7,6 +7,7 @@ from ablations.core.formatting import Entry, Sheet, cell_text, fixed, path_text,
 from ablations.core.statistics import Interval, mean_interval
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.probe_metrics import GAIN, MEAN_GAIN, PREFIX, controls_of
+from ablations.measurements.selection import paths_of
 from ablations.measurements.sides import by_pretraining
 from ablations.schema.cell import Cell
 from lightning_modules.probing.retrieval import RETRIEVALS
@@ -27,7 +28,7 @@ def table(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None:
     if not probes:
         return None
     cells = by_pretraining([cell for cell in measured.cells if measured.of(cell, MEAN_GAIN)])
-    paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
+    paths = paths_of(cells)
     rows: list[list[Entry]] = [
         [*_knobs(cell, paths), len(measured.of(cell, MEAN_GAIN)), *(_text(measured, cell, name) for name in probes),
          _signed(_mean(measured, cell, MEAN_GAIN))]
@@ -92,7 +93,7 @@ def _control(measured: Measurements, cells: Sequence[Cell], metric: str) -> str:
 
 
 def _numbers(measured: Measurements, cells: Sequence[Cell], probes: Sequence[str]) -> Sheet:
-    paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
+    paths = paths_of(cells)
     endings = {name: ("", GAIN, *(f"_{control}" for control in controls_of(name))) for name in probes}
     metrics = [MEAN_GAIN, *(f"{PREFIX}{name}{ending}" for name in probes for ending in endings[name])]
     rows: list[list[Entry]] = []

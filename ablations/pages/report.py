@@ -140,9 +140,7 @@ def rendered(scale: str, measured: Measurements, notation: Literal["md", "tex"])
     """All tables of a page in one notation, each below the title of its section."""
     made = _sheets(measured, judged.verdicts(scale, measured)).items()
     mark = {"md": "### {}\n\n", "tex": "% {}\n"}[notation]
-    return "\n".join(
-        mark.format(_SECTIONS[name]) + tables.rendered(sheets, notation) for name, sheets in made if sheets
-    )
+    return "\n".join(mark.format(_SECTIONS[name]) + tables.rendered(found, notation) for name, found in made if found)
 
 
 def _card(plan: Planned, measured: Measurements, verdicts: Sequence[Verdict]) -> dict[str, Any]:
@@ -248,10 +246,8 @@ def _page(
         "## Cost",
         _cost(plan, measured),
         "## Every number",
-        (
-            f"Every number of every run, one per row, as CSV: {long}. The file docs/records.md has its columns and "
-            f"metrics. The tables of this page in LaTeX: {tex}."
-        ),
+        f"Every number of every run, one per row, as CSV: {long}. The file docs/records.md has its columns and "
+        f"metrics. The tables of this page in LaTeX: {tex}.",
         "## Regenerate",
         _commands(plan),
     ]
@@ -392,7 +388,8 @@ def index(results_dir: Path) -> Path:
         "published/systems.md": "[Systems of 2018 to 2020](published/systems.md): sizes over the date, and costs.",
     }
     parts.append("\n".join(f"* {line}" for name, line in overviews.items() if (results_dir / name).is_file()))
-    pages = sorted(cards.cards(results_dir), key=lambda page: _place(page[0].parent.name))
+    places = {grid: place for place, grid in enumerate(_FIRST)}
+    pages = sorted(cards.cards(results_dir), key=lambda page: places.get(page[0].parent.name, len(places)))
     rows = []
     for folder, page in pages:
         where = folder.relative_to(results_dir).as_posix()
@@ -412,10 +409,6 @@ def index(results_dir: Path) -> Path:
     parts += _essays(results_dir)
     store.write(path := results_dir / "README.md", ("\n\n".join(filter(None, parts)) + "\n").encode())
     return path
-
-
-def _place(grid: str) -> int:
-    return _FIRST.index(grid) if grid in _FIRST else len(_FIRST)
 
 
 def _in_short(said: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ablations.core.formatting import Entry, Sheet, duration, path_text, quantity, value_text
 from ablations.measurements.measurements import Measurements, on_plateau
+from ablations.measurements.selection import paths_of
 from ablations.planning.search import score
 from ablations.planning.search_text import criterion, scored_on
 from ablations.schema.cell import Cell, Trial
@@ -123,9 +124,7 @@ def _edges(cells: Sequence[Cell]) -> list[str]:
                 choice = f"the {end} {path_text(path)} tried, {value_text(path, value)}"
                 ends.setdefault(choice, []).append(cell.label)
     wider = "A wider search may find a better one."
-    return [
-        f"Chosen at an end of the search: {choice} ({'; '.join(labels)}). {wider}" for choice, labels in ends.items()
-    ]
+    return [f"Chosen at an end of the search: {choice} ({'; '.join(cells)}). {wider}" for choice, cells in ends.items()]
 
 
 def trace(cell: Cell) -> dict[str, Any]:
@@ -145,7 +144,7 @@ def searches(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | No
     grid, cells = measured.grid, measured.cells
     if grid.search is None or not any(cell.search for cell in cells):
         return None
-    paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
+    paths = paths_of(cells)
     knobs, metric = _searched(cells), grid.search.metric
     scored = [(cell, trial, score(trial, metric, measured)) for cell in cells for trial in cell.search]
     heads = [path_text(path) for path in (*paths, *knobs)]

@@ -32,7 +32,7 @@ from ablations.core.formatting import (
     quantity,
     range_text,
     split_unit,
-    value_text,
+    value_texts,
 )
 from ablations.core.metrics import HELDOUT
 from ablations.core.statistics import LEVEL, mean_interval
@@ -40,7 +40,7 @@ from ablations.literature.published_values import Published, chosen, joined
 from ablations.measurements.curves import crossing, curve
 from ablations.measurements.measurements import SILENT, Measurements
 from ablations.measurements.references import counts_all_tokens, heldout_metric, reference, references
-from ablations.measurements.selection import as_printed, baseline_of
+from ablations.measurements.selection import as_printed, baseline_of, paths_of
 from ablations.measurements.summaries import COSTS, Summary, numbers, planned_metrics, removed_parameters, summarise
 from ablations.measurements.variances import about
 from ablations.pages import search_report
@@ -87,14 +87,6 @@ def results(measured: Measurements) -> Sheets:
     )
 
 
-def _varied(summaries: Sequence[Summary]) -> list[str]:
-    return list(dict.fromkeys(path for item in summaries for path in item.cell.values))
-
-
-def _knobs(item: Summary, paths: Sequence[str]) -> list[Entry]:
-    return [value_text(path, item.cell.values[path]) if path in item.cell.values else None for path in paths]
-
-
 def _reading(
     measured: Measurements,
     metrics: Sequence[Metric],
@@ -102,7 +94,7 @@ def _reading(
     published: Sequence[dict[str, Published]],
 ) -> Sheet:
     grid, cells = measured.grid, measured.cells
-    paths, printed = _varied(summaries), _printed(published)
+    paths, printed = paths_of(item.cell for item in summaries), _printed(published)
     headings = [*(path_text(path) for path in paths), "runs"]
     columns: list[list[Entry]] = [[f"{item.finished} of {item.planned}" for item in summaries]]
     searched = search_report.columns(measured)
@@ -138,7 +130,10 @@ def _reading(
     headings += [f"published: {_metric(published, metric)}" for metric in printed]
     for metric in printed:
         columns.append([row[metric].value if metric in row else NOTHING for row in published])
-    rows = [[*_knobs(item, paths), *row] for item, row in zip(summaries, zip(*columns, strict=True), strict=True)]
+    rows = [
+        [*value_texts(item.cell.values, paths), *row]
+        for item, row in zip(summaries, zip(*columns, strict=True), strict=True)
+    ]
     rows += _reference_rows(measured, metrics, headings)
     text = "Parameters: those of the pretrained model without what fine-tunings remove, which are zeros or gone."
     notes = [
@@ -242,9 +237,7 @@ def _of_equal_text(measured: Measurements, bar: Bar) -> str:
         found.append((read, level, record.metrics[bar.metric] < level))
     if not found:
         return ""
-    read, level = (
-        _ends([text(item[n]) for item in sorted(found)]) for n, text in ((0, quantity), (1, "{:.3f}".format))
-    )
+    read, level = (_ends([text(one[n]) for one in sorted(found)]) for n, text in ((0, quantity), (1, "{:.3f}".format)))
     better = sum(item[2] for item in found)
     are = "is" if better == 1 else "are"
     return f" With the tokens that a run here has read ({read}): {level}. {better} of {len(found)} runs {are} better."
@@ -298,9 +291,7 @@ def _notes(
         notes.append("On the plateau: finished runs whose predictions are no better than the bigram baseline.")
     if len({device for item in summaries for device in item.devices}) > 1:
         notes.append("The runs come from several device classes. Means may mix them. Differences never do.")
-    sources = dict.fromkeys(
-        f"{value.paper}, {value.table} ({value.source})" for row in published for value in row.values()
-    )
+    sources = dict.fromkeys(f"{one.paper}, {one.table} ({one.source})" for row in published for one in row.values())
     if sources:
         notes.append(
             f"Published: {'; '.join(sources)}. The paper's models and metrics are not ours: compare down the columns, "
@@ -325,7 +316,7 @@ def _numbers(
     published: Sequence[dict[str, Published]],
     searched: Mapping[str, Sequence[Entry]],
 ) -> Sheet:
-    paths, printed = _varied(summaries), _printed(published)
+    paths, printed = paths_of(item.cell for item in summaries), _printed(published)
     headings = ["cell", *paths, "planned", "done", "unfinished", "plateau", "floor"]
     rows: list[list[Entry]] = []
     for position, (item, beside_it) in enumerate(zip(summaries, published, strict=True)):

@@ -14,6 +14,7 @@ import numpy as np
 from ablations.core.formatting import Entry, Sheet, duration, mean_text, path_text, value_text
 from ablations.core.statistics import mean_interval
 from ablations.measurements.measurements import Measurements
+from ablations.measurements.selection import paths_of
 from ablations.schema.cell import Cell
 from ablations.schema.record import Record
 from ablations.schema.run import Run
@@ -36,7 +37,7 @@ def per_task(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | No
     pairs = [(TASKS[task], cell) for task in tasks for cell in cells if measured.finished(cell, task)]
     if not pairs:
         return None
-    paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
+    paths = paths_of(cells)
     rows = [(task, cell, _measured(task, cell, measured)) for task, cell in pairs]
     knobs = [[value_text(path, cell.values[path]) for path in paths] for _, cell, _ in rows]
     reading = Sheet(

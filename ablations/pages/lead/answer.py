@@ -172,9 +172,7 @@ def _along(measured: Measurements, means: Means) -> list[str]:
         name = cell_text({path: value for path, value in cell.values.items() if path != x} if x else {})
         here = cell_text(cell.values) if x not in cell.values else _value(x, cell.values[x])
         lines.setdefault(name * (len(cell.values) > 1), []).append(f"{mean_text(interval)} ({markdown_text(here)})")
-    return [
-        ", ".join(line) if not name else f"{markdown_text(name)}: {', '.join(line)}" for name, line in lines.items()
-    ]
+    return [", ".join(row) if not name else f"{markdown_text(name)}: {', '.join(row)}" for name, row in lines.items()]
 
 
 def _axis(measured: Measurements) -> str:
