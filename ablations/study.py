@@ -363,7 +363,6 @@ class Study:
 
         Args:
             folder: Where to; made if missing.
-            ending: The kind of file.
             slide: 16:9 with larger letters, for a talk.
 
         Raises:

@@ -121,7 +121,6 @@ def registrations(
     """The state of a grid's claims at a scale.
 
     Args:
-        grid: Its name.
         known: What `stated` says of its file.
         ran: What `first_seen` says of a claim.
     """

@@ -345,9 +345,7 @@ def translated(
 
     Args:
         prefix: The first digits of a finished pretraining's id.
-        records: The store of runs.
         sentences: What is translated, with single spaces as training text is.
-        beam: How.
         train: Whether to train the run again if its weights are missing.
         picture: The file for what the first translation attends to.
 

@@ -76,14 +76,7 @@ def plain(form: Notation, what: str) -> Format:
 
 
 def echo(text: object = "", *, nl: bool = True, err: bool = False, **style: Any) -> None:
-    """Prints text, of whatever origin, with its control characters spelt out.
-
-    Args:
-        text: Lines.
-        nl: Whether a line end follows.
-        err: Whether to print on standard error.
-        style: Colours, as those of click.
-    """
+    """Prints text, of whatever origin, with its control characters spelt out."""
     from ablations.core.formatting import terminal_text
 
     shown = terminal_text(str(text))
@@ -288,8 +281,6 @@ def listing(rows: list[dict[str, Any]], form: Format, name: str, colours: Mappin
     """Prints rows as a table, as JSON, CSV or Markdown, or only their column ``name``.
 
     Args:
-        rows: The rows, with the same keys.
-        form: How.
         name: The column that names a row.
         colours: Value of that column -> the colour in which a table shows it.
     """

@@ -22,7 +22,6 @@ def complete(run: Run, records: Records, wait: bool = True) -> list[Bar]:
     Of several processes one computes a bar; the others wait for it, or go on without.
 
     Args:
-        run: The pretraining.
         wait: Whether to wait for another process that computes one.
 
     Returns:

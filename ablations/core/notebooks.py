@@ -69,7 +69,6 @@ def checked(source: Path, grid: str, values: Mapping[str, Any], axes: Iterable[s
     Args:
         grid: The grid, for notebooks with a parameter ``grid``.
         values: Parameter -> value; None keeps the notebook's default.
-        axes: The axes of the grid.
 
     Raises:
         ConfigError: For parameters that the notebook does not declare, each with the nearest declared one, or the

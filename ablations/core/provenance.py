@@ -117,7 +117,6 @@ def describe(results: Path, started: str, attempts: int, here: bool = True) -> d
 
     Args:
         started: When this attempt began, from `now`.
-        attempts: The number of attempts, this one included.
         here: Whether this process computed the run.
     """
     import torch

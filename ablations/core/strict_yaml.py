@@ -94,9 +94,6 @@ class Document:
         slip at another place is no further problem: the first one lists its line.
 
         Args:
-            path: Where the word is.
-            message: What is wrong, as a sentence.
-            allowed: The allowed words.
             value: The word, if it is the value at ``path``; by default it is the last key of ``path``.
         """
         names, word = list(allowed), str(path[-1]) if value is None else value

@@ -57,8 +57,6 @@ def draw(axes: Axes, measured: Measurements, placed: Placed, metric: str, is_num
 
     Args:
         axes: The panel, with the data.
-        placed: The cells of the panel.
-        metric: The metric of the panel.
         is_numeric: Whether the knob's values are numbers, so that lines may lead from one to the next.
 
     Returns:

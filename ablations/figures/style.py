@@ -174,10 +174,7 @@ def keyed(figure: Figure, lines: float, rows: int, columns: int, **options: Any)
     """Panels ``[rows columns]`` below a strip for a legend: a figure's own legend would overlap its title.
 
     Args:
-        figure: An empty figure.
         lines: The height of the strip, in lines of text.
-        rows: Rows of panels.
-        columns: Columns of panels.
         options: Options of ``GridSpec.subplots``.
     """
     share = 0.2 * lines / figure.get_figheight()

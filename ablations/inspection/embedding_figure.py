@@ -42,7 +42,6 @@ def word_map(groups: Mapping[str, Sequence[str]], vectors: np.ndarray, subtitle:
     Args:
         groups: Name -> words.
         vectors: Those of all words, group by group ``[n e]``.
-        subtitle: Small print.
     """
     places, shares = principal(vectors)
     names = [(group, word) for group, words in groups.items() for word in words]
@@ -104,7 +103,6 @@ def senses(states: np.ndarray, untrained: np.ndarray, groups: Sequence[str], wor
         states: ``[layer n d]``; layer 0 is the output of the embeddings.
         untrained: The same for the network before training, which is counted but not drawn.
         groups: The sense of each sentence.
-        subtitle: Small print.
     """
     kinds = list(dict.fromkeys(groups))
     chosen = sorted({round(place) for place in np.linspace(0, len(states) - 1, min(len(states), 8)).tolist()})

@@ -233,11 +233,7 @@ class FiveDropouts:
 
     @torch.no_grad()
     def means(self, count: int = 2000) -> Shown:
-        """The mean over many masks of what the first layer reads, as a share of what it reads in evaluation.
-
-        Args:
-            count: Masks.
-        """
+        """The mean over many masks of what the first layer reads, as a share of what it reads in evaluation."""
         encoder, whole = self.encoder("input"), self._acted_on("", "input")
         torch.manual_seed(self.seed)
         scaled = torch.stack([encoder.input_dropout(whole[None])[0] for _ in range(count)])

@@ -269,7 +269,6 @@ class Inspection:
             sentences: Sense -> sentences with the word, of which the first counts; by default those of `example_texts`.
             text: The sentences that are searched; by default 600 held-out ones.
             layer: The layer whose states are compared; by default the last.
-            count: How many.
 
         Raises:
             ConfigError: For a word without sentences, or a layer that the model lacks.

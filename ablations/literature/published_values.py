@@ -101,7 +101,6 @@ def read(name: str, table: str = "", folder: Path = FOLDER) -> list[Published]:
     Args:
         name: A file name in ``folder``, with or without ``.csv``.
         table: Which table; empty for all.
-        folder: The folder of the files.
 
     Raises:
         ConfigError: For an unknown file or table, and for all invalid rows, each with its line.

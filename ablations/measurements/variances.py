@@ -40,8 +40,6 @@ def samples(measured: Measurements, cells: Sequence[Cell], rows: Rows) -> dict[i
     """The values of each sample of the groups that some cells belong to: group -> sample -> a value for each run.
 
     Args:
-        measured: The measurements of all cells of the grid.
-        cells: The cells that are compared.
         rows: Gives what is compared of a cell, by seed.
     """
     wanted = {group_of(measured.grid, cell) for cell in cells}

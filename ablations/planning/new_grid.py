@@ -37,7 +37,6 @@ def write(
     Args:
         name: Lower-case letters, digits and underscores; not the name of another grid.
         axes: Each as ``PATH=V1,V2,...``.
-        base: The system that cells start from.
         question: The question; by default "What do <knobs> change?".
         knobs: Knob -> its value in every cell.
 

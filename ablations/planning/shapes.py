@@ -48,7 +48,6 @@ def shaped(document: Document, cls: type[S], stand_in: Mapping[str, Any], *, qui
     left out, and so are items of lists that lack something.
 
     Args:
-        cls: The class of the settings.
         stand_in: Settings that replace missing ones.
         quiet: Whether to mend without complaints, where they have been made.
 

@@ -30,7 +30,6 @@ def sentences(told: Sequence[Conclusion], measured: Measurements, verdicts: Sequ
 
     Args:
         told: From the grid's entry for the scale.
-        measured: The cells that they speak of.
         verdicts: The claims of the grid as they are judged now.
     """
     found = {verdict.claim.id: verdict for verdict in verdicts}

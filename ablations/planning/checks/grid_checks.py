@@ -47,7 +47,6 @@ def check(grid: Grid, rows: Mapping[str, Sequence[Values]], document: Document) 
     """Adds the problems with savings: their cells, their metrics, and grids whose cells have equally many labels.
 
     Args:
-        grid: The grid, whose axes are known.
         rows: Scale -> the combinations of its cells, in published values.
     """
     every = [row for of_scale in rows.values() for row in of_scale]

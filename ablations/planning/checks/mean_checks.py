@@ -38,7 +38,6 @@ def check(grid: Grid, rows: Mapping[str, Sequence[Values]], document: Document) 
     """Adds the problems with means: their names, their cells, and the tasks and claims that have none.
 
     Args:
-        grid: The grid, whose axes are known.
         rows: Scale -> the combinations of its cells, in published values.
     """
     names: list[str] = []
