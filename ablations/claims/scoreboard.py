@@ -279,9 +279,7 @@ def card(verdict: Verdict, measured: Measurements) -> dict[str, Any]:
         "metric": verdict.metric,
         "n": verdict.n,
         "effect": verdict.effect,
-        "removed": shares[0],
-        "low": shares[1],
-        "high": shares[2],
+        **dict(zip(("removed", "low", "high"), shares, strict=True)),
         "published": _printed(verdict),
         "runs": sorted({id for side in verdict.runs for id in side}),
     }

@@ -11,7 +11,7 @@ import io
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -126,6 +126,11 @@ def duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def span_text(values: Collection[float], text: Callable[[Any], str]) -> str:
+    """The least and the greatest value as ``4 to 12``; one text where both have the same."""
+    return " to ".join(dict.fromkeys((text(min(values)), text(max(values)))))
 
 
 def is_share(path: str) -> bool:

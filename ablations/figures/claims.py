@@ -241,17 +241,9 @@ def _names(answers: Sequence[Answer]) -> list[str]:
 
 
 def _marks(answers: Sequence[Answer], parts: Container[int]) -> list[Line2D | Patch]:
-    names = {NOT_RESOLVED: "open"}
+    names, other = {NOT_RESOLVED: "open"}, COLOURS[OPEN[Reason.POWER]]
     marks: list[Line2D | Patch] = [
-        Line2D(
-            [],
-            [],
-            color=COLOURS.get(outcome, COLOURS[OPEN[Reason.POWER]]),
-            marker="o",
-            ms=5,
-            lw=2,
-            label=names.get(outcome, outcome),
-        )
+        Line2D([], [], color=COLOURS.get(outcome, other), marker="o", ms=5, lw=2, label=names.get(outcome, outcome))
         for outcome in (REPLICATES, CONTRADICTS, *THREATS, NOT_RESOLVED)
         if any(answer.outcome == outcome for answer in answers)
     ]

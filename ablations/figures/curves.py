@@ -263,21 +263,8 @@ def name_ends(axes: Axes, ends: Sequence[tuple[float, float, Any, str]], heading
     beside: dict[str, Any] = {"textcoords": "axes fraction", "va": "center", "ha": "left", "fontsize": SMALL}
     for (x, y, colour, name), height in zip(order, heights, strict=True):
         leader = {"arrowstyle": "-", "color": colour, "lw": 0.8, "shrinkA": 1, "shrinkB": 1, "relpos": (0.0, 0.5)}
-        axes.annotate(
-            shown(name, 40),
-            (x, y),
-            xytext=(1.035, height),
-            color=legible(colour),
-            fontweight="bold",
-            arrowprops=leader,
-            **beside,
-        )
+        look = {"color": legible(colour), "fontweight": "bold", "arrowprops": leader, **beside}
+        axes.annotate(shown(name, 40), (x, y), xytext=(1.035, height), **look)
     if heading:
-        axes.annotate(
-            textwrap.fill(shown(heading, 90), 30),
-            (1, 0),
-            xytext=(1.035, heights[-1] + 0.6 * gap),
-            xycoords="axes fraction",
-            color=legible(FAINT),
-            **{**beside, "va": "bottom"},
-        )
+        look = {**beside, "va": "bottom", "xycoords": "axes fraction", "color": legible(FAINT)}
+        axes.annotate(textwrap.fill(shown(heading, 90), 30), (1, 0), xytext=(1.035, heights[-1] + 0.6 * gap), **look)

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from ablations.core.formatting import cell_text
+from ablations.core.formatting import cell_text, span_text
 from ablations.core.statistics import mean_interval
 from ablations.figures.curves import looks_of_lines, name_ends
 from ablations.figures.style import STYLE, Drawing, blank, colours, paler, shown, titles
@@ -71,12 +71,8 @@ def _answer(angles: Sequence[Sequence[Sequence[float]]]) -> str:
     """
     means = [[float(np.mean(seeds)) for seeds in layers] for layers in angles]
     first, later = [layers[0] for layers in means], [mean for layers in means for mean in layers[1:]]
-    return f"The first layer turns its input by {_range(first)} degrees, later ones by {_range(later)}"
-
-
-def _range(values: Sequence[float]) -> str:
-    low, high = f"{min(values):.0f}", f"{max(values):.0f}"
-    return low if low == high else f"{low} to {high}"
+    degrees = [span_text(values, "{:.0f}".format) for values in (first, later)]
+    return f"The first layer turns its input by {degrees[0]} degrees, later ones by {degrees[1]}"
 
 
 def _draw(

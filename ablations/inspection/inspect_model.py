@@ -182,23 +182,14 @@ class Inspection:
     def heads_table(self) -> Markdown:
         """The same as numbers: as learned, and in brackets with positions only."""
         learned, prior = self.statistics
-        headings = [
-            "layer.head",
-            "before, %",
-            "itself, %",
-            "after, %",
-            "[CLS], %",
-            "[SEP], %",
-            "distance",
-            "entropy, nats",
-        ]
+        headings = ["layer.head", *(f"{name}, %" for name in ("before", "itself", "after", "[CLS]", "[SEP]"))]
         names, rows = ("previous", "itself", "following", "first", "separator", "distance", "entropy"), []
         for layer, head in np.ndindex(learned.entropy.shape):
             both = [(getattr(learned, name)[layer, head], getattr(prior, name)[layer, head]) for name in names]
             cells = [f"{100 * a:.0f} ({100 * b:.0f})" for a, b in both[:5]]
             cells += [f"{a:.1f} ({b:.1f})" for a, b in both[5:]]
             rows.append([f"{layer + 1}.{head + 1}", *cells, f"{learned.beyond[layer, head]:.2f}"])
-        return Markdown(markdown(Sheet([*headings, "beyond position, nats"], rows)))
+        return Markdown(markdown(Sheet([*headings, "distance", "entropy, nats", "beyond position, nats"], rows)))
 
     # --- vectors
 

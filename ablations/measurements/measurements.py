@@ -345,17 +345,9 @@ def measured(trial: Trial, records: Lookup, bars: Bars = _NO_BARS) -> Iterator[M
     for run in trial.work:
         record = records.get(run.id)
         if record is not None:
-            where = Measurement(
-                trial.label,
-                run.seed,
-                run.id,
-                run.task,
-                SILENT if is_silent(record, run.task) else record.outcome,
-                device_class(record),
-                flags.get(run.seed),
-                "",
-                0,
-            )
+            how = SILENT if is_silent(record, run.task) else record.outcome
+            named = (trial.label, run.seed, run.id, run.task)
+            where = Measurement(*named, how, device_class(record), flags.get(run.seed), "", 0)
             yield from record_rows(where, record)
             for metric, value in bars.of_methods(record).items():
                 yield where._replace(metric=metric, value=value)

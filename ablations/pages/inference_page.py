@@ -203,7 +203,8 @@ def figure(known: Measurements, measured: Sequence[Mapping[str, Any]]) -> Figure
             for label, interval in heights.items():
                 x, is_on = cost.of[label], label in on
                 low, high = cost.spread.get(label, (x, x))
-                spread, half = [[max(0.0, x - low)], [max(0.0, high - x)]], _error(interval.half)
+                spread = [[max(0.0, x - low)], [max(0.0, high - x)]]
+                half = None if interval.half is None else [[interval.half], [interval.half]]
                 look = {"color": colour[label], "zorder": 3} if is_on else {"color": _DOMINATED, "zorder": 2}
                 axes.errorbar(x, _height(interval), half, spread, fmt=marker[label], ms=6, lw=1.2, capsize=2,
                               **look)  # fmt: skip
@@ -232,11 +233,6 @@ def figure(known: Measurements, measured: Sequence[Mapping[str, Any]]) -> Figure
 def _height(interval: Interval) -> float:
     assert interval.mean is not None, "cells without a mean have no score"
     return interval.mean
-
-
-def _error(half: float | None) -> list[list[float]] | None:
-    """Error bars of an interval; None if its width is unknown."""
-    return None if half is None else [[half], [half]]
 
 
 def _format(axes: Axes, name: str, *, is_log: bool) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ablations.core.formatting import Entry, Sheet, cell_text, fixed, path_text, value_text
+from ablations.core.formatting import Entry, Sheet, cell_text, fixed, path_text, span_text, value_text
 from ablations.core.statistics import Interval, mean_interval
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.probe_metrics import GAIN, MEAN_GAIN, PREFIX, controls_of
@@ -86,10 +86,7 @@ def _signed(gain: Interval) -> str:
 def _control(measured: Measurements, cells: Sequence[Cell], metric: str) -> str:
     """The score on which all runs agree, or the least and the greatest."""
     values = [value for cell in cells for value in measured.values(cell, metric).values()]
-    if not values:
-        return ""
-    low, high = f"{min(values):.3f}", f"{max(values):.3f}"
-    return low if low == high else f"{low} to {high}"
+    return span_text(values, "{:.3f}".format) if values else ""
 
 
 def _numbers(measured: Measurements, cells: Sequence[Cell], probes: Sequence[str]) -> Sheet:

@@ -237,14 +237,11 @@ def _of_equal_text(measured: Measurements, bar: Bar) -> str:
         found.append((read, level, record.metrics[bar.metric] < level))
     if not found:
         return ""
-    read, level = (_ends([text(one[n]) for one in sorted(found)]) for n, text in ((0, quantity), (1, "{:.3f}".format)))
+    ends = [(quantity(tokens), f"{level:.3f}") for tokens, level, _ in (min(found), max(found))]
+    read, level = (" to ".join(dict.fromkeys(texts)) for texts in zip(*ends, strict=True))
     better = sum(item[2] for item in found)
     are = "is" if better == 1 else "are"
     return f" With the tokens that a run here has read ({read}): {level}. {better} of {len(found)} runs {are} better."
-
-
-def _ends(texts: Sequence[str]) -> str:
-    return " to ".join(dict.fromkeys((texts[0], texts[-1])))
 
 
 def _ascending(by_tokens: Mapping[str, float]) -> list[tuple[int, float]]:
