@@ -82,7 +82,7 @@ def _left(one: Contrast) -> float | None:
 def _ends(one: Contrast) -> list[Entry]:
     nothing = Interval(None, None, None, 0)
     found = [one.facing(interval) or nothing for interval in (one.tokens, one.flops, one.multiples, one.earlier)]
-    return [end for interval in found for end in (interval.mean, interval.low, interval.high)]
+    return [end for interval in found for end in interval.ends]
 
 
 def _sides(one: Contrast, values: Sequence[float | None]) -> list[float | None]:

@@ -250,8 +250,7 @@ def sheets(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None
             [cell.label, *value_texts(cell.values, paths)]
             + [cell.system.predictions_per_step(), cell.system.predictions_per_token()]
             + [entry for equal, at in zip(by_unit, entries, strict=True) for entry in _numbers(equal, at)]
-            + [*_crossing_numbers(cell, measured)]
-            + [(slope := _final_slope(cell, measured)).mean, slope.low, slope.high]
+            + [*_crossing_numbers(cell, measured), *_final_slope(cell, measured).ends]
             for cell, entries in rows
         ],
     )
@@ -313,8 +312,8 @@ def _numbers(equal: EqualCompute, at: CellAtBudget | None) -> list[Entry]:
     if at is None:
         return [equal.amount, *([None] * 10)]
     mean, minus = at.interval, at.difference
-    difference = (minus.mean, minus.low, minus.high, minus.n) if minus else (None,) * 4
-    return [equal.amount, mean.mean, mean.low, mean.high, mean.n, at.interpolated, at.share, *difference]
+    difference = (*minus.ends, minus.n) if minus else (None,) * 4
+    return [equal.amount, *mean.ends, mean.n, at.interpolated, at.share, *difference]
 
 
 def _mean(at: CellAtBudget) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ablations.core.formatting import Entry, Sheet, cell_text, difference_text, fixed, mean_text, path_text, places
+from ablations.core.formatting import Sheet, cell_text, difference_text, fixed, mean_text, path_text, places
 from ablations.core.statistics import Interval, mean_interval
 from ablations.measurements.mean_of_two import problem
 from ablations.measurements.measurements import Measurements
@@ -52,8 +52,8 @@ def sheets(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None
          *(f"seed {seed}" for seed in seeds)],
         [
             [cell_text(mean.values), *(part.label for part in both), metric.name, len(mean.planned), len(found),
-             *_ends(mean_interval(list(found.values()))),
-             *(end for part in both for end in _ends(_minus(measured, found, part, metric))),
+             *mean_interval(list(found.values())).ends,
+             *(end for part in both for end in _minus(measured, found, part, metric).ends),
              *(found.get(seed) for seed in seeds)]
             for (mean, metric), both, found in zip(rows, parts, values, strict=True)
         ],
@@ -75,10 +75,6 @@ def _minus(measured: Measurements, found: dict[int, float], part: Cell, metric: 
     """The mean minus one of its cells, seed by seed."""
     others = measured.values(part, metric.name)
     return mean_interval([value - others[seed] for seed, value in found.items() if seed in others])
-
-
-def _ends(interval: Interval) -> list[Entry]:
-    return [interval.mean, interval.low, interval.high]
 
 
 def _text(value: float | None) -> str:

@@ -96,7 +96,7 @@ def _numbers(measured: Measurements, cells: Sequence[Cell], probes: Sequence[str
     rows: list[list[Entry]] = []
     for cell in cells:
         intervals = [_mean(measured, cell, metric) for metric in metrics]
-        numbers = [entry for found in intervals for entry in (found.mean, found.low, found.high, found.n)]
+        numbers = [entry for found in intervals for entry in (*found.ends, found.n)]
         rows.append([_name(measured, cell), *_knobs(cell, paths), *numbers])
     headings = [f"{metric} {name}" for metric in metrics for name in ("mean", "low", "high", "n")]
     return Sheet(["cell", *(paths or ["pretraining"]), *headings], rows)

@@ -392,7 +392,7 @@ def _aligned(verdict: Verdict) -> list[Entry]:
     if verdict.aligned is None:
         return [None] * 4
     found = verdict.aligned.interval
-    return [*([found.mean, found.low, found.high] if found else [None] * 3), str(verdict.aligned.kind)]
+    return [*(found.ends if found else (None,) * 3), str(verdict.aligned.kind)]
 
 
 def _computing(verdict: Verdict) -> str:
