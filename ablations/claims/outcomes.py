@@ -75,12 +75,6 @@ class Reason(StrEnum):
 
 
 _UNMEASURED = (
-    Reason.UNTESTABLE,
-    Reason.TEXT,
-    Reason.QUESTION,
-    Reason.NO_RUN,
-    Reason.UNFINISHED,
-    Reason.LOST,
-    Reason.SILENT,
+    Reason.UNTESTABLE, Reason.TEXT, Reason.QUESTION, Reason.NO_RUN, Reason.UNFINISHED, Reason.LOST, Reason.SILENT,
     Reason.ONE_SEED,
-)
+)  # fmt: skip

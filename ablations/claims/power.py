@@ -127,7 +127,7 @@ def _prospect(claim: Claim, look: int, here: Measurements, noise: _Noise, level:
     sides, bound = collect(here, claim), margin(claim)
     told = Prospect(claim, look, n, margin=bound, margin_from=source(claim), exact=claim.metric in EXACT)
     if sides.missing or sides.apart or told.exact:
-        return _with(told, untestable=sides.missing or sides.apart)
+        return replace(told, untestable=sides.missing or sides.apart)
     sd = noise.sd
     if sd is None:
         return told
@@ -140,7 +140,7 @@ def _prospect(claim: Claim, look: int, here: Measurements, noise: _Noise, level:
     sample = Sample(keys, ((0.0,) * n,) * len(keys), known=known, scores=noise.scores, planned=True)
     sample = replace(sample, blocked=blocked, crossed=crossed)
     estimates = relation.estimates(claim, sample)
-    return _with(
+    return replace(
         told,
         pilot=noise.pilot,
         like=noise.like,
@@ -149,10 +149,6 @@ def _prospect(claim: Claim, look: int, here: Measurements, noise: _Noise, level:
         visible=relation.detectable(claim, estimates, level) if n >= relation.fewest else None,
         equality=relation.equality(claim, estimates, level, bound),
     )
-
-
-def _with(prospect: Prospect, **changes: object) -> Prospect:
-    return Prospect(**{f.name: getattr(prospect, f.name) for f in fields(prospect)} | changes)  # pyright: ignore
 
 
 def _noise(claim: Claim, here: Measurements, pilots: Mapping[str, Measurements], records: Sequence[Record]) -> _Noise:

@@ -170,9 +170,7 @@ class _Parser(yaml.SafeLoader):
 
 
 # The same over libyaml, where PyYAML was built with it: eight times faster, with other words for an error.
-_FastParser: Any = type(
-    "_FastParser", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {"yaml_implicit_resolvers": {}}
-)
+_Fast: Any = type("_Fast", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {"yaml_implicit_resolvers": {}})
 
 
 def named(what: str, folders: Iterable[Path]) -> dict[str, Path]:
@@ -255,7 +253,7 @@ def value(text: str) -> Any:
 def _composed(text: str) -> yaml.Node | None:
     if sum(map(text.count, _OPENING)) < _DEEP:
         with contextlib.suppress(yaml.YAMLError):
-            return yaml.compose(text, Loader=_FastParser)
+            return yaml.compose(text, Loader=_Fast)
     return yaml.compose(text, Loader=_Parser)  # the one whose errors we report
 
 

@@ -65,16 +65,9 @@ def checked(file: Path) -> Grid:
 
 
 _CHECKS = (
-    axes,
-    stand_ins,
-    grid_checks.names,
-    search_checks.names,
-    grid_checks.references,
-    grid_checks.baseline,
-    grid_checks.values,
-    search_checks.values,
-    conclusion_checks.check,
-)
+    axes, stand_ins, grid_checks.names, search_checks.names, grid_checks.references, grid_checks.baseline,
+    grid_checks.values, search_checks.values, conclusion_checks.check,
+)  # fmt: skip
 _STAND_IN = {"question": "-"}
 
 
