@@ -57,15 +57,11 @@ def moves(claim: Claim, sides: Sides, measured: Measurements) -> list[Move]:
     relation = RELATIONS[claim.relation]
     told = [(setting, interval) for setting, interval in found if interval is not None]
     if sides.sample.crossed:
-        bare = [Interval(one.mean, None, None, one.n) for _, one in told]
         return [
-            Move(setting, shown, Direction.OPEN, relation.direction(_point(interval)))
-            for (setting, interval), shown in zip(told, bare, strict=True)
+            Move(setting, Interval(one.mean, None, None, one.n), Direction.OPEN, relation.direction(_point(one)))
+            for setting, one in told
         ]
-    return [
-        Move(setting, interval, relation.direction(interval), relation.direction(_point(interval)))
-        for setting, interval in told
-    ]
+    return [Move(setting, one, relation.direction(one), relation.direction(_point(one))) for setting, one in told]
 
 
 def differs_at_common(claim: Claim, sides: Sides, estimates: Sequence[Estimate], measured: Measurements) -> str:

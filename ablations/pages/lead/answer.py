@@ -41,10 +41,8 @@ def lead(measured: Measurements, verdicts: Sequence[Verdict], told: Sequence[str
     Args:
         told: The answer in words (see `conclusion`), in place of the list.
     """
-    decided = sorted(
-        (verdict for verdict in verdicts if verdict.outcome in _WORDS),
-        key=lambda verdict: verdict.claim.relation == "~",
-    )
+    decided = [verdict for verdict in verdicts if verdict.outcome in _WORDS]
+    decided.sort(key=lambda verdict: verdict.claim.relation == "~")  # what vanishes comes after what is there
     found, tally = means(measured), _tally(verdicts)
     if told:
         return f"**Answer:** {' '.join([*told, tally])}"
