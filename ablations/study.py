@@ -174,10 +174,7 @@ class Study:
         """The cells and their cost, before any run.
 
         Args:
-            devices: As in `run`: the memory of each is reported.
-            num_nodes: As in `run`.
-            strategy: As in `run`.
-            activation_checkpointing: As in `run`.
+            devices, num_nodes, strategy, activation_checkpointing: As in `run`. The memory of each device is reported.
         """
         execution = Execution(devices, num_nodes, strategy, activation_checkpointing)
         planned = self.resolve()
@@ -191,8 +188,7 @@ class Study:
         if len(set(rows["predictions a token"].round(9))) > 1:
             shown["predictions per step"] = rows["predictions a step"].map(formatting.quantity)
             shown["predictions per 100 tokens"] = (100 * rows["predictions a token"]).map("{:.1f}".format)
-        cells = counted(planned.cells, "tracing memory")
-        rows["bytes a device"] = estimate.memory(cells, execution)
+        rows["bytes a device"] = estimate.memory(counted(planned.cells, "tracing memory"), execution)
         needed = dict(zip(rows["cell"], rows["bytes a device"], strict=True))
         shown["memory per device"] = rows["bytes a device"].map(estimate.gigabytes)
         shown["time per run"] = rows["seconds a run"].map(formatting.duration)
@@ -367,7 +363,6 @@ class Study:
 
         Args:
             folder: Where to; made if missing.
-            ending: The kind of file.
             slide: 16:9 with larger letters, for a talk.
 
         Raises:

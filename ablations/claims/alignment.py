@@ -123,7 +123,6 @@ def aligned(claim: Claim, sides: Sides, measured: Measurements) -> Aligned | Non
     """A claim in three alignments, from the runs of its verdict.
 
     Args:
-        claim: The claim.
         sides: Its sides, as `collect` gives them.
         measured: The measurements at the look of its verdict.
 

@@ -121,9 +121,6 @@ def registrations(
     """The state of a grid's claims at a scale.
 
     Args:
-        grid: Its name.
-        scale: The scale.
-        claims: Its claims.
         known: What `stated` says of its file.
         ran: What `first_seen` says of a claim.
     """

@@ -51,8 +51,7 @@ def _name(verdict: Verdict) -> str:
 def _parts(prefix: str, estimates: Sequence[Estimate]) -> dict[str, Entry]:
     if len(estimates) == 1:
         return {f"{prefix}standard error": estimates[0].error, f"{prefix}df": _finite(estimates[0].df)}
-    steps = [[step.value, step.error, _finite(step.df)] for step in estimates]
-    return {f"{prefix}steps": json.dumps(steps)}
+    return {f"{prefix}steps": json.dumps([[step.value, step.error, _finite(step.df)] for step in estimates])}
 
 
 def _finite(df: float | None) -> Entry:

@@ -158,16 +158,13 @@ def _sample(table: Measurements, claim: Claim, cells: Sequence[Cell], compared: 
     if claim.metric in EXACT:
         return Sample(keys, values, known=dict.fromkeys(keys, NO_EXAMPLES))
     groups = variances.samples(table, cells, lambda cell: _rows(table, claim, cell))
-    by_example = scores(compared.runs, claim.metric, table, claim.against)
-    return Sample(keys, values, groups, scores=by_example)
+    return Sample(keys, values, groups, scores=scores(compared.runs, claim.metric, table, claim.against))
 
 
 def measuring_runs(cell: Cell, metric: str) -> tuple[Run, ...]:
     """The runs that measure a metric: those on a task for ``<task>.<metric>`` and averages, else pretrainings."""
     task = metric.partition(".")[0]
-    return (
-        cell.finetunings if metric in DERIVED else tuple(run for run in cell.children if run.task == task) or cell.runs
-    )
+    return cell.finetunings if metric in DERIVED else tuple(r for r in cell.children if r.task == task) or cell.runs
 
 
 def _outcome(run: Run, table: Measurements) -> str:
@@ -245,7 +242,8 @@ def names(claim: Claim, cells: Sequence[Cell]) -> tuple[str, ...]:
         side |= {path: cell.values[path] for path in side}
     first = cell_text(sides[0]) + theirs[0]
     if claim.against:
-        return first, _reference_text(claim)
+        simple = {metric: f"the {name}" for name, metric in compared(claim.metric).items()}
+        return first, simple.get(claim.against, claim.against)
     later = [{path: value for path, value in side.items() if path not in shared} for side in sides[1:]]
     alike = all(side.keys() == sides[0].keys() for side in sides)
     has_one_axis = alike and len(sides[0]) - len(shared) == 1
@@ -256,9 +254,3 @@ def names(claim: Claim, cells: Sequence[Cell]) -> tuple[str, ...]:
 def _shared(sides: Sequence[dict[str, Any]]) -> set[str]:
     first, *others = sides
     return {path for path in first if all(path in side and same(side[path], first[path]) for side in others)}
-
-
-def _reference_text(claim: Claim) -> str:
-    """``the majority class``: the name of what replaces side b."""
-    simple = {metric: f"the {name}" for name, metric in compared(claim.metric).items()}
-    return simple.get(claim.against, claim.against)

@@ -75,6 +75,5 @@ def test_of(claim: Claim, grid: Grid, cells: Sequence[Cell]) -> Key:
 
 
 def _name(grid: Grid, cells: Sequence[Cell], side: dict[str, object]) -> str:
-    """The cell that a side names; its values if there is no such cell."""
     fitting = side_of(grid, cells, side)
     return fitting[0].label if len(fitting) == 1 else repr(sorted({**grid.baseline, **side}.items(), key=str))

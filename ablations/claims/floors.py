@@ -70,8 +70,7 @@ def _of_scores(table: Measurements, constant: str, sides: Sides, place: int) -> 
     bars = [row.value for row in table.of(sides.cells[place], constant).values()]
     if not bars or not sides.sample.values[place]:
         return Reason.NONE
-    weights = [float(n == place) for n in range(len(sides.cells))]
-    interval = sides.sample.linear(weights).interval(LEVEL)
+    interval = sides.sample.linear([float(n == place) for n in range(len(sides.cells))]).interval(LEVEL)
     low = interval.mean if interval.low is None else interval.low
     return Reason.FLOOR if low is None or low <= max(bars) else Reason.NONE
 

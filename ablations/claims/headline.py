@@ -66,19 +66,16 @@ def quotes(measured: Measurements, verdicts: Sequence[Verdict], quoted: Sequence
 
 
 def _first_metric(measured: Measurements) -> str:
-    """The first metric of the figure; empty without one."""
     return measured.grid.figure.metrics[0] if measured.grid.figure else ""
 
 
 def _best(measured: Measurements, metric: str) -> Cell | None:
-    """The cell with the best mean of a metric of the grid."""
     known: dict[str, Metric] = {one.name: one for one in measured.grid.metrics}
     means = [(sum(values) / len(values), cell) for cell in measured.cells
              if (values := list(measured.values(cell, metric).values()))]  # fmt: skip
     if metric not in known or not means:
         return None
-    choose = min if known[metric].better == "lower" else max
-    return choose(means, key=lambda pair: pair[0])[1]
+    return (min if known[metric].better == "lower" else max)(means, key=lambda pair: pair[0])[1]
 
 
 def _compares(measured: Measurements, verdict: Verdict, best: Cell | None) -> bool:
@@ -133,12 +130,9 @@ def _compared(verdict: Verdict, names: Sequence[str], metric: str) -> str:
     if verdict.direction is Direction.OPEN:
         return f"{a} and {b} are not distinguished: they differ by {by}"
     ahead, behind = (a, b) if verdict.direction is Direction.POSITIVE else (b, a)
-    return f"{ahead} {_verb(verdict)} {behind} by {by}"
-
-
-def _verb(verdict: Verdict) -> str:
     is_plain = not (verdict.reason or any(verdict.floors) or verdict.unlearned)
-    return "beats" if is_plain and not (verdict.aligned and verdict.aligned.kind in _SPEED) else "leads"
+    verb = "beats" if is_plain and not (verdict.aligned and verdict.aligned.kind in _SPEED) else "leads"
+    return f"{ahead} {verb} {behind} by {by}"
 
 
 def _limits(measured: Measurements, verdict: Verdict, names: Sequence[str]) -> str:

@@ -57,9 +57,7 @@ class Hypothesis:
 def hypotheses(grid: Grid, cells: Sequence[Cell]) -> list[Hypothesis]:
     """Every claim of a grid, in its order, as the cells of a scale test it."""
     undecided = verdicts(Measurements(grid, cells, {}))
-    return [
-        Hypothesis(verdict, _agreement(verdict), asked_cells(verdict.claim, grid, cells)[1]) for verdict in undecided
-    ]
+    return [Hypothesis(one, _agreement(one), asked_cells(one.claim, grid, cells)[1]) for one in undecided]
 
 
 def text(stated: Sequence[Hypothesis]) -> str:

@@ -18,7 +18,6 @@ def outcome(claim: Claim, decided: str) -> str:
     """The word for what an interval comes to: that of a threat to the claim, else of a published claim or a hypothesis.
 
     Args:
-        claim: The claim.
         decided: ``AS_CLAIMED``, ``AGAINST`` or ``NOT_RESOLVED``.
     """
     if decided == NOT_RESOLVED:
@@ -76,12 +75,6 @@ class Reason(StrEnum):
 
 
 _UNMEASURED = (
-    Reason.UNTESTABLE,
-    Reason.TEXT,
-    Reason.QUESTION,
-    Reason.NO_RUN,
-    Reason.UNFINISHED,
-    Reason.LOST,
-    Reason.SILENT,
+    Reason.UNTESTABLE, Reason.TEXT, Reason.QUESTION, Reason.NO_RUN, Reason.UNFINISHED, Reason.LOST, Reason.SILENT,
     Reason.ONE_SEED,
-)
+)  # fmt: skip

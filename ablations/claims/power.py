@@ -97,8 +97,6 @@ def prospects(
     """What every claim of a grid can show at each look of a scale, claim by claim.
 
     Args:
-        grid: The grid.
-        scale: The scale of the plan.
         measured: Scale -> measurements of its cells; pilots are tried in this order, after ``scale`` itself.
         records: Finished runs of any grids, for claims without a pilot.
     """
@@ -129,7 +127,7 @@ def _prospect(claim: Claim, look: int, here: Measurements, noise: _Noise, level:
     sides, bound = collect(here, claim), margin(claim)
     told = Prospect(claim, look, n, margin=bound, margin_from=source(claim), exact=claim.metric in EXACT)
     if sides.missing or sides.apart or told.exact:
-        return _with(told, untestable=sides.missing or sides.apart)
+        return replace(told, untestable=sides.missing or sides.apart)
     sd = noise.sd
     if sd is None:
         return told
@@ -142,7 +140,7 @@ def _prospect(claim: Claim, look: int, here: Measurements, noise: _Noise, level:
     sample = Sample(keys, ((0.0,) * n,) * len(keys), known=known, scores=noise.scores, planned=True)
     sample = replace(sample, blocked=blocked, crossed=crossed)
     estimates = relation.estimates(claim, sample)
-    return _with(
+    return replace(
         told,
         pilot=noise.pilot,
         like=noise.like,
@@ -151,10 +149,6 @@ def _prospect(claim: Claim, look: int, here: Measurements, noise: _Noise, level:
         visible=relation.detectable(claim, estimates, level) if n >= relation.fewest else None,
         equality=relation.equality(claim, estimates, level, bound),
     )
-
-
-def _with(prospect: Prospect, **changes: object) -> Prospect:
-    return Prospect(**{f.name: getattr(prospect, f.name) for f in fields(prospect)} | changes)  # pyright: ignore
 
 
 def _noise(claim: Claim, here: Measurements, pilots: Mapping[str, Measurements], records: Sequence[Record]) -> _Noise:
@@ -207,7 +201,9 @@ def sheet(told: Sequence[Prospect], grid: Grid) -> Sheet:
     for of_claim in by_claim.values():
         first = of_claim[0]
         claim, unit_ = first.claim, units.get(first.claim.metric, "")
-        row: list[Entry] = [claim.id + " (post hoc)" * claim.post_hoc, _asked(claim), amount(first.margin, unit_)]
+        much = {"inside": ", a little", "beyond": ", much", "at_most": ", at most"}.get(claim.size, "")
+        asked = IN_WORDS[claim.relation] + much
+        row: list[Entry] = [claim.id + " (post hoc)" * claim.post_hoc, asked, amount(first.margin, unit_)]
         row += [amount(first.sd, "" if claim.relation == "ratio" else unit_) + _source(first)]
         for prospect in of_claim:
             row += [_visible(prospect, unit_), _equality(prospect)]
@@ -217,11 +213,6 @@ def sheet(told: Sequence[Prospect], grid: Grid) -> Sheet:
     for look, n in looks:
         headings += [f"visible at look {look} (n = {n})", "power of equality"]
     return Sheet(headings, rows, left=2, notes=_notes(told, looks))
-
-
-def _asked(claim: Claim) -> str:
-    much = {"inside": ", a little", "beyond": ", much", "at_most": ", at most"}.get(claim.size, "")
-    return IN_WORDS[claim.relation] + much
 
 
 def _source(prospect: Prospect) -> str:

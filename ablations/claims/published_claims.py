@@ -6,7 +6,6 @@ tested honestly. A grid's claim names its row and repeats none of this (``planni
 
 import csv
 import difflib
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -14,6 +13,7 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
 
+from ablations.literature.published_values import is_number
 from lightning_modules.config import ConfigError, Problem, did_you_mean
 from lightning_modules.files import once_per_version
 
@@ -161,7 +161,7 @@ def _faults(claim: PublishedClaim, known: dict[str, PublishedClaim]) -> list[str
         )
     if claim.values and len(claim.values) != len(claim.sides):
         faults.append(f"{len(claim.values)} values for {len(claim.sides)} sides")
-    return faults + [f"the value {value!r} is not a number" for value in claim.values if not _is_number(value)]
+    return faults + [f"the value {value!r} is not a number" for value in claim.values if not is_number(value)]
 
 
 def _stray(claim: PublishedClaim, known: dict[str, PublishedClaim]) -> str:
@@ -175,13 +175,6 @@ def _stray(claim: PublishedClaim, known: dict[str, PublishedClaim]) -> str:
 
 def _number(printed: str) -> float:
     return float(printed.lstrip("~"))
-
-
-def _is_number(printed: str) -> bool:
-    try:
-        return math.isfinite(_number(printed))
-    except ValueError:
-        return False
 
 
 def unknown(name: str, known: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from ablations.claims.contrasts import Sides
 from ablations.claims.outcomes import Direction
-from ablations.claims.relations import RELATIONS, Better
+from ablations.claims.relations import RELATIONS
 from ablations.claims.sample import Sample
 from ablations.core.estimates import Estimate
 from ablations.core.formatting import cell_text
@@ -57,15 +57,11 @@ def moves(claim: Claim, sides: Sides, measured: Measurements) -> list[Move]:
     relation = RELATIONS[claim.relation]
     told = [(setting, interval) for setting, interval in found if interval is not None]
     if sides.sample.crossed:
-        bare = [Interval(one.mean, None, None, one.n) for _, one in told]
         return [
-            Move(setting, shown, Direction.OPEN, relation.direction(_point(interval)))
-            for (setting, interval), shown in zip(told, bare, strict=True)
+            Move(setting, Interval(one.mean, None, None, one.n), Direction.OPEN, relation.direction(_point(one)))
+            for setting, one in told
         ]
-    return [
-        Move(setting, interval, relation.direction(interval), relation.direction(_point(interval)))
-        for setting, interval in told
-    ]
+    return [Move(setting, one, relation.direction(one), relation.direction(_point(one))) for setting, one in told]
 
 
 def differs_at_common(claim: Claim, sides: Sides, estimates: Sequence[Estimate], measured: Measurements) -> str:
@@ -77,7 +73,8 @@ def differs_at_common(claim: Claim, sides: Sides, estimates: Sequence[Estimate],
     if not _is_searched(claim, sides):
         return ""
     relation = RELATIONS[claim.relation]
-    opposite = Direction.NEGATIVE if _is_positive(relation, estimates) else Direction.POSITIVE
+    found = relation.direction(_point(relation.interval(estimates, LEVEL)))
+    opposite = Direction.NEGATIVE if found is Direction.POSITIVE else Direction.POSITIVE
     settings = list(dict.fromkeys(tuple(cell.chosen.items()) for cell in sides.cells))
     if len(settings) == 1 and relation.direction(relation.interval(estimates, LEVEL)) is Direction.OPEN:
         return ""
@@ -122,16 +119,10 @@ def _sample(judged: Sample, values: Sequence[tuple[float, ...]]) -> Sample:
     return Sample(judged.keys, tuple(values), known=dict.fromkeys(judged.keys, judged.within), blocked=True)
 
 
-def _is_positive(relation: Better, estimates: Sequence[Estimate]) -> bool:
-    """Whether the estimate lies on the claimed side of the null value, which for a ratio is 1."""
-    return relation.direction(_point(relation.interval(estimates, LEVEL))) is Direction.POSITIVE
-
-
 def _point(interval: Interval) -> Interval:
     return replace(interval, low=interval.mean, high=interval.mean)
 
 
 def _tried(measured: Measurements, cell: Cell, setting: Setting, metric: str) -> tuple[float, ...]:
-    """The values of a cell's trials in a setting."""
     trials = (trial for trial in cell.search if dict(trial.values) == setting)
     return tuple(row.value for trial in trials for row in measured.of_trial(trial, metric).values())

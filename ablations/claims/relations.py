@@ -118,8 +118,7 @@ class Better:
         if claim.size == "at_most":
             return [Way(AS_CLAIMED, (little,)), Way(AGAINST, (much,))]
         if claim.size == "inside":
-            against = [Way(AGAINST, (BELOW,)), Way(AGAINST, (much,))]
-            return [Way(AS_CLAIMED, (ABOVE, little)), *against]
+            return [Way(AS_CLAIMED, (ABOVE, little)), Way(AGAINST, (BELOW,)), Way(AGAINST, (much,))]
         return [Way(AS_CLAIMED, (much,)), Way(AGAINST, (BELOW,)), Way(AGAINST, _inside(margin))]
 
     def asks_size(self, claim: Claim) -> bool:

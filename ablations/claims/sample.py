@@ -14,8 +14,6 @@ from ablations.core.moderation import Variance, moderated, own_variance
 from ablations.measurements.example_scores import Scores
 from ablations.measurements.variances import Samples, pooled
 
-NO_NOISE = Variance(0.0, math.inf)
-
 
 @dataclass(frozen=True)
 class Sample:
@@ -72,8 +70,7 @@ class Sample:
     @property
     def within(self) -> Variance | None:
         """Of sides whose values belong together: the variance of a run within its trunk, model or seed."""
-        distinct = dict(zip(self.keys, self.values, strict=True))
-        return residual(list(distinct.values())) if self.blocked else None
+        return residual(list(dict(zip(self.keys, self.values, strict=True)).values())) if self.blocked else None
 
     def linear(self, weights: Sequence[float]) -> Estimate:
         """The sum of weight times mean over sides, with both parts of its noise."""

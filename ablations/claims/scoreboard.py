@@ -224,8 +224,7 @@ def removed(a: float, b: float, *, lower: bool) -> float | None:
     >>> removed(4.0, 5.0, lower=True), round(removed(90.0, 80.0, lower=False), 3)
     (0.2, 0.5)
     """
-    ceiling = 0.0 if lower else (100.0 if max(a, b) > 1 else 1.0)
-    shortfall = abs(ceiling - b)
+    shortfall = abs(b if lower else (100.0 if max(a, b) > 1 else 1.0) - b)
     return None if not shortfall else ((b - a) if lower else (a - b)) / shortfall
 
 
@@ -244,7 +243,8 @@ def card(verdict: Verdict, measured: Measurements) -> dict[str, Any]:
     """A verdict as data for the card of its page."""
     metric, lower = verdict.claim.metric, verdict.claim.better == "lower"
     other = verdict.claim.against or metric
-    b = [record.metrics.get(other) for id in _second(verdict) if (record := measured.get(id)) is not None]
+    second = verdict.runs[-1] if len(verdict.runs) in (1, 2) else ()  # with a simple method, those of side a
+    b = [record.metrics.get(other) for id in second if (record := measured.get(id)) is not None]
     known = [float(value) for value in b if value is not None]
     floor = float(np.mean(known)) if known and len(known) == len(b) else None
     shares: list[float | None] = [None, None, None]
@@ -279,9 +279,7 @@ def card(verdict: Verdict, measured: Measurements) -> dict[str, Any]:
         "metric": verdict.metric,
         "n": verdict.n,
         "effect": verdict.effect,
-        "removed": shares[0],
-        "low": shares[1],
-        "high": shares[2],
+        **dict(zip(("removed", "low", "high"), shares, strict=True)),
         "published": _printed(verdict),
         "runs": sorted({id for side in verdict.runs for id in side}),
     }
@@ -294,11 +292,6 @@ def _aligned(verdict: Verdict) -> dict[str, Any]:
     found = verdict.aligned.interval
     ends = {"aligned": found.mean, "aligned_low": found.low, "aligned_high": found.high} if found else {}
     return {**ends, "kind": str(verdict.aligned.kind)}
-
-
-def _second(verdict: Verdict) -> tuple[str, ...]:
-    """The runs whose metric is side b's: with a simple method, those of side a."""
-    return verdict.runs[-1] if len(verdict.runs) <= 2 and verdict.runs else ()
 
 
 def answers(cards: Iterable[tuple[str, str, Mapping[str, Any]]], done: Container[str]) -> list[Answer]:
@@ -332,9 +325,7 @@ def _corrected(verdicts: Sequence[Answer]) -> list[Answer]:
         (scale, *key): decision.rejected
         for scale, known in found.items()
         for key, decision in decided_in_families(
-            {test: [p] for test, p in known.items()},
-            {test for test in known if (scale, *test) in planned},
-            Looks((1,)),
+            {test: [p] for test, p in known.items()}, {test for test in known if (scale, *test) in planned}, Looks((1,))
         ).items()
     }
     return [

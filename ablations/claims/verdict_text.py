@@ -121,10 +121,6 @@ def _better(verdict: Verdict, effect: float, by: str, unit: str) -> str:
     if verdict.direction is not Direction.OPEN:
         better = "better" if verdict.direction is Direction.POSITIVE else "worse"
         return f"{verdict.a} is {better} than {verdict.b} in {verdict.metric} by {by}"
-    return _differ(verdict, effect, by)
-
-
-def _differ(verdict: Verdict, effect: float, by: str) -> str:
     favoured = verdict.a if effect >= 0 else verdict.b
     return f"{verdict.a} and {verdict.b} differ in {verdict.metric} by {by} in favour of {favoured}"
 

@@ -138,7 +138,6 @@ def _print(board: "list[Entry]", only: str | None, *, narrowed: bool) -> None:
 
 
 def _records(results_dir: str | None) -> "Records":
-    """The records of a results folder, which is there if it is named."""
     from ablations.core.store import Records
 
     return existing(results_dir) if results_dir else Records()

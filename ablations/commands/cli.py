@@ -3,7 +3,6 @@
 Commands import heavy packages (torch, pandas) themselves, so that ``--help`` is immediate.
 """
 
-import html
 import json
 import os
 import re
@@ -73,6 +72,7 @@ from ablations.commands.terminal import (
     seconds_of,
     show,
     tell,
+    unescaped,
     values,
     watching,
     wrapped,
@@ -85,7 +85,6 @@ if TYPE_CHECKING:
 
 _MOST = 3  # metrics of a cell
 _COLOURS = {"replicates": "green", "holds": "green", "contradicts": "red", "fails": "red"}
-_ESCAPE = re.compile(r"\\([\\`*<>|$~_\]()])")
 
 
 def tell_results(study: "Study") -> None:
@@ -102,17 +101,12 @@ def tell_results(study: "Study") -> None:
     said = conclusion.sentences(stated, measured, verdicts)
     if lead := answer.lead(measured, verdicts, said):
         echo()
-        echo(wrapped(_plain(lead.partition("\n\n")[0])))
+        echo(wrapped(unescaped(lead.partition("\n\n")[0].replace("**", ""))))
     listing(list(_cells(study)), Format.table, "cell")
     if verdicts:
         listing([_claim(verdict) for verdict in verdicts], Format.table, "verdict", _COLOURS)
     page = study.folder / "README.md"
     echo(f"page: {page}" if page.exists() else "no page yet")
-
-
-def _plain(text: str) -> str:
-    """Markdown of one line, as people read it."""
-    return html.unescape(_ESCAPE.sub(r"\1", text.replace("**", "")))
 
 
 def _cells(study: "Study") -> Iterator[dict[str, Any]]:
@@ -360,7 +354,6 @@ _GIVEN = {  # parameters of notebooks that the command states itself, for the tr
 
 
 def _report(study: Any, summary: Any, form: Format) -> None:
-    """The table and the verdicts of a study, and what stopped its runs."""
     if form in (Format.csv, Format.markdown):
         listing(_numbers(study)["table"], form, "cell")
     elif form is not Format.table:
@@ -456,7 +449,6 @@ def show_record(
 
 
 def _configured(study: Any, label: str) -> list[dict[str, Any]]:
-    """The knobs of a cell, as they are trained."""
     from lightning_modules.config import ConfigError, Problem, did_you_mean, flat
 
     cells = {cell.label: cell for cell in study.resolve().cells}
@@ -466,7 +458,6 @@ def _configured(study: Any, label: str) -> list[dict[str, Any]]:
 
 
 def _numbers(study: Any) -> dict[str, Any]:
-    """The plan, the table and the verdicts of a study as data."""
     parts = {"plan": study.plan(), "table": study.table(), "claims": study.claims()}
     rows = {name: shown.data.to_dict("records") for name, shown in parts.items()}
     return {**rows, "cells": [row["cell"] for row in rows["plan"]]}
@@ -576,14 +567,8 @@ PANELS: dict[str, list[tuple[str, Callable[..., None], str]]] = {
         ("finetune", checkpoints.finetune, "finetune --from FOLDER --task rte"),
         ("export", checkpoints.export, "export RUN FOLDER"),
     ],
-    "Share": [
-        ("sync", stores.sync, "sync /mnt/cluster/results"),
-        ("keep", stores.keep, "keep RUN"),
-    ],
-    "Maintain": [
-        ("verify", verify, "verify"),
-        ("clean", stores.clean, "clean"),
-    ],
+    "Share": [("sync", stores.sync, "sync /mnt/cluster/results"), ("keep", stores.keep, "keep RUN")],
+    "Maintain": [("verify", verify, "verify"), ("clean", stores.clean, "clean")],
 }
 _GROUPS = {"campaign": ("Make", campaign.app), "data": ("Data", data.app), "tokenizer": ("Data", tokenizer.app)}
 _GROUPS |= {"benchmark": ("Maintain", inference.app)}

@@ -78,11 +78,8 @@ class Item:
 
     def to_dict(self) -> dict[str, Any]:
         """All its fields, ready for JSON."""
-        fields = {name: getattr(self, name) for name in ("name", "kind", "group", "title", "found")}
-        rest = {
-            name: getattr(self, name) for name in ("fingerprint", "pinned", "own_split", "licence", "how", "problem")
-        }
-        return {**fields, **self._parts(), **rest}
+        parts = ((self._parts() if name == "sizes" else {name: value}) for name, value in asdict(self).items())
+        return {name: value for part in parts for name, value in part.items()}
 
     def _parts(self) -> dict[str, int | None]:
         names = PARTS[self.kind]
@@ -228,7 +225,6 @@ def examine(item: Item, is_named: bool) -> Finding:
     """Compares a data set with published sizes and pins.
 
     Args:
-        item: The data set.
         is_named: Whether the user named it, so that its absence is a fault.
     """
     if not item.at_hand:
@@ -237,7 +233,8 @@ def examine(item: Item, is_named: bool) -> Finding:
         return Finding(item.name, text, present=False, wrong=("cannot be read",) if is_named else ())
     try:
         if item.kind == "text":
-            return _examine_text(SOURCES[item.name])
+            pin = Pin.of(SOURCES[item.name].texts())  # which compares them with the pin
+            return Finding(SOURCES[item.name].name, f"{pin.texts:,} texts, {pin.words:,} words")
         return _examine_corpus(item) if item.kind == "corpus" else _examine_task(task_named(item.name))
     except ConfigError as error:
         return Finding(item.name, "cannot be read", wrong=tuple(map(str, error.problems)))
@@ -253,11 +250,6 @@ def _examine_corpus(item: Item) -> Finding:
     return Finding(item.name, text, wrong=tuple(wrong))
 
 
-def _examine_text(source: Source) -> Finding:
-    pin = Pin.of(source.texts())  # which compares them with the pin
-    return Finding(source.name, f"{pin.texts:,} texts, {pin.words:,} words")
-
-
 def _examine_task(task: Task) -> Finding:
     with _logged() as notes:
         examples = {split: task.examples(split) for split in SPLITS}
@@ -269,7 +261,8 @@ def _examine_task(task: Task) -> Finding:
             kind = "partial" if len(examples[split]) < size else "larger than published"
             wrong.append(f"{split} is {kind}: it has {len(examples[split]):,} examples instead of {size:,}")
         wrong += _too_little(examples[split], split)
-    common = _common(*(examples[split].items_for_pin() for split in SPLITS))
+    known, dev = ([json.dumps(item) for item in examples[split].items_for_pin()] for split in SPLITS)
+    common = sum(map(set(known).__contains__, dev))
     if common == len(examples["dev"]):
         wrong.append("every dev example is also a training example")
     elif common:
@@ -303,12 +296,6 @@ def _differences(parts: dict[str, Any], pins: dict[str, Any], unit: str) -> list
         for name, pin in pins.items()
         if parts[name] != pin
     ]
-
-
-def _common(train: list[Any], dev: list[Any]) -> int:
-    """How many dev examples, including their answers, are also training examples."""
-    known = {json.dumps(example) for example in train}
-    return sum(json.dumps(example) in known for example in dev)
 
 
 @contextmanager

@@ -45,17 +45,14 @@ def command(
         asked = _asked(study, task or [], values(change, "--set"))
         records = study.records if study else known(results_dir)
         with aside(form):
-            found = _measured(opened(model, records, scale=scale), asked, _name(model))
+            name = Path(model).resolve().name if Path(model).is_dir() else model
+            found = _measured(opened(model, records, scale=scale), asked, name)
         listing([{"metric": name, "value": f"{value:.4g}"} for name, value in found["metrics"].items()], form, "metric")
         if study is not None:
             kept = checkpoint_table.keep(study.folder, found)
             study.publish()
             if form is Format.table:
                 echo(f"wrote {kept}")
-
-
-def _name(model: str) -> str:
-    return Path(model).resolve().name if Path(model).is_dir() else model
 
 
 def _asked(study: Any, tasks: list[str], changes: dict[str, Any]) -> "dict[str, Measurement]":

@@ -34,15 +34,9 @@ def list_grids(form: As = Format.table) -> None:
         for name in grids.available():
             grid = grids.read(name)
             shown = USUAL if USUAL in grid.scales else next(iter(grid.scales), "")
-            rows.append(
-                {
-                    "grid": name,
-                    "question": grid.question,
-                    "axes": ", ".join(grid.axes),
-                    "scales": ", ".join(grid.scales),
-                    "seeds": f"{', then '.join(map(str, grid.looks_at(shown)))} at {shown}",
-                }
-            )
+            seeds = f"{', then '.join(map(str, grid.looks_at(shown)))} at {shown}"
+            lists = {"axes": ", ".join(grid.axes), "scales": ", ".join(grid.scales)}
+            rows.append({"grid": name, "question": grid.question, **lists, "seeds": seeds})
         listing(rows, form, "grid")
         if form is Format.table:
             files = map(scales.read, scales.available())
@@ -75,7 +69,6 @@ def check(
 
 
 def _about(file: Any) -> dict[str, Any]:
-    """A grid or a scale in a few words."""
     if hasattr(file, "axes"):
         return {"axes": len(file.axes), "claims": len(file.claims), "scales": list(file.scales)}
     return {"description": file.description}

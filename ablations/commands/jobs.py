@@ -52,7 +52,6 @@ def stop(grid: Which = "", results_dir: Results = None, form: As = Format.table)
 
 
 def _working(grid: str, results_dir: str | None) -> "list[Launcher]":
-    """The launchers of a grid, by default of all."""
     from ablations.planning import grids
     from ablations.running import launchers
     from lightning_modules.config import ConfigError, did_you_mean
@@ -85,8 +84,7 @@ def _row(records: "Records", attempt: "Attempt") -> dict[str, Any]:
     try:
         progress = json.loads(read(records.work_folder(attempt.run_id) / PROGRESS))
         step, steps = progress["step"], progress["steps"]
-        elapsed = (datetime.now(UTC) - datetime.fromisoformat(attempt.since)).total_seconds()
-        left = elapsed * (steps - step) / step
+        left = (datetime.now(UTC) - datetime.fromisoformat(attempt.since)).total_seconds() * (steps - step) / step
     except (OSError, ValueError, LookupError, TypeError, ZeroDivisionError):
         return row | {"state": "begins", "step": "", "left": ""}
     return row | {"state": "runs", "step": f"{step:,.0f}/{steps:,.0f}", "left": duration(left)}

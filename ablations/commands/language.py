@@ -147,11 +147,14 @@ def score(
             prompts, options = [each.prompt for each in asked], [each.options for each in asked]
             with bar("tokens", form) as progress:
                 found = scored(lm, prompts, options, neutral=neutral, windows=windows, on_progress=progress)
-        _report(asked, found, _context(opened, windows), form)
+        most = opened.texts.max_positions
+        context = {"positions": most, "stride": None, "context": None}
+        if windows is not None:
+            context |= {"stride": windows.stride, "context": most - windows.stride}
+        _report(asked, found, context, form)
 
 
 def _check_lengths(opened: "Opened", asked: Sequence["Question"], neutral: str, windows: "Windows | None") -> None:
-    """Checks that the model can read every question, and says which not."""
     from lightning_modules.config import ConfigError, Problem
     from lightning_modules.generation.scoring import check_windows, split
 
@@ -171,13 +174,6 @@ def _check_lengths(opened: "Opened", asked: Sequence["Question"], neutral: str, 
                     wrong.append(Problem(question.where, f"{told}{most} positions. Shorten them, or add --stride."))
     if wrong:
         raise ConfigError(dict.fromkeys(wrong))
-
-
-def _context(opened: "Opened", windows: "Windows | None") -> dict[str, Any]:
-    """How much of a text is before a token, as far as the model sees it."""
-    most = opened.texts.max_positions
-    stated = {"positions": most, "stride": None, "context": None}
-    return stated if windows is None else stated | {"stride": windows.stride, "context": most - windows.stride}
 
 
 def _report(
@@ -213,7 +209,6 @@ def _report(
 
 
 def _best(options: Sequence["Continuation"], rule: "Callable[[Continuation], float]") -> list[int]:
-    """The options with the highest score."""
     scores = [rule(option) for option in options]
     return [place for place, score in enumerate(scores) if score == max(scores)]
 
@@ -317,8 +312,7 @@ def translate(
         float, typer.Option("--length-penalty", help="Exponent of the length penalty. 0 is none.")
     ] = 0.6,
     attention: Annotated[
-        Path | None,
-        typer.Option("--attention", help="Draw what the first translation attends to, as .svg or .png."),
+        Path | None, typer.Option("--attention", help="Draw what the first translation attends to, as .svg or .png.")
     ] = None,
     train: Train = False,
     results_dir: Results = None,
@@ -351,9 +345,7 @@ def translated(
 
     Args:
         prefix: The first digits of a finished pretraining's id.
-        records: The store of runs.
         sentences: What is translated, with single spaces as training text is.
-        beam: How.
         train: Whether to train the run again if its weights are missing.
         picture: The file for what the first translation attends to.
 

@@ -87,9 +87,7 @@ def _of_task(system: "System", task: str, changes: dict[str, Any]) -> list[dict[
     tuning = {path: value for path, value in changes.items() if path.startswith(FINETUNING)}
     changed = system.but(**{path: value for path, value in changes.items() if path not in tuning})
     parts = FinetuningRun(changed, task, finetuning(tuning, task), 0, None).parameters_by_part()
-    return [
-        {"part": part, "parameters": f"{count:,}"} for part, count in [*parts.items(), ("all", sum(parts.values()))]
-    ]
+    return [{"part": part, "parameters": f"{n:,}"} for part, n in [*parts.items(), ("all", sum(parts.values()))]]
 
 
 def _print_system(system: "System", form: Format) -> None:

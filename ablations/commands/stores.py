@@ -123,7 +123,10 @@ def clean(
         folders = [part for part in _by_part(gone, home) if not part.exists()] if everything else [*gone]
         counts = Counter(left.values())
         first = {reason: path for path, reason in reversed(left.items())}
-        complain(f"not removed: {_and_more(first[reason], count - 1)}: {reason}" for reason, count in counts.items())
+        complain(
+            f"not removed: {first[reason]}{f' and {count - 1:,} more' * (count > 1)}: {reason}"
+            for reason, count in counts.items()
+        )
         size = sum(gone.values())
         data = {"folders": folders, "bytes": size, "left": [{"path": path, "reason": left[path]} for path in left]}
         tell(data, form, "folders", f"removed {len(folders)} folders, {_megabytes(size)}")
@@ -138,10 +141,6 @@ def _by_part(sizes: Mapping[Path, int], home: Path) -> dict[Path, int]:
         part = home / path.relative_to(home).parts[0]
         parts[part] = parts.get(part, 0) + size
     return parts
-
-
-def _and_more(path: Path, count: int) -> str:
-    return f"{path} and {count:,} more" if count else str(path)
 
 
 def _megabytes(size: int) -> str:

@@ -76,14 +76,7 @@ def plain(form: Notation, what: str) -> Format:
 
 
 def echo(text: object = "", *, nl: bool = True, err: bool = False, **style: Any) -> None:
-    """Prints text, of whatever origin, with its control characters spelt out.
-
-    Args:
-        text: Lines.
-        nl: Whether a line end follows.
-        err: Whether to print on standard error.
-        style: Colours, as those of click.
-    """
+    """Prints text, of whatever origin, with its control characters spelt out."""
     from ablations.core.formatting import terminal_text
 
     shown = terminal_text(str(text))
@@ -165,12 +158,10 @@ Scale = Annotated[
 ]
 Seeds = Annotated[int | None, typer.Option(help="Number of seeds. Default: the scale's.")]
 Look = Annotated[
-    int | None,
-    typer.Option(help="2: also the further seeds of claims that are open after look 1. Default: as begun."),
+    int | None, typer.Option(help="2: also the further seeds of claims that are open after look 1. Default: as begun.")
 ]
 Engine = Annotated[
-    str,
-    typer.Option(help="local (a process per core or GPU), inline (this process), slurm or ray (a cluster)."),
+    str, typer.Option(help="local (a process per core or GPU), inline (this process), slurm or ray (a cluster).")
 ]
 EngineOption = Annotated[
     list[str] | None, typer.Option(help="name=value for local, slurm or ray: slots=1, partition=gpu. Repeatable.")
@@ -191,8 +182,7 @@ Checkpointing = Annotated[
     typer.Option("--activation-checkpointing", help="Keep less for the backward pass and compute layers again in it."),
 ]
 Compiling = Annotated[
-    bool,
-    typer.Option("--compile", help="Compile transformer layers. It changes the rounding, and records say so."),
+    bool, typer.Option("--compile", help="Compile transformer layers. It changes the rounding, and records say so.")
 ]
 For = Annotated[
     str | None,
@@ -268,8 +258,7 @@ def listed(rows: list[dict[str, Any]], form: Format, name: str) -> str:
         from ablations.core.formatting import Sheet, comma_separated, markdown
 
         heads = list(rows[0]) if rows else [name]
-        entries = [[_entry(row.get(head)) for head in heads] for row in rows]
-        sheet = Sheet(heads, entries)
+        sheet = Sheet(heads, [[_entry(row.get(head)) for head in heads] for row in rows])
         return (comma_separated(sheet) if form is Format.csv else markdown(sheet)).removesuffix("\n")
     return _json(rows) if form is Format.json else "\n".join(str(row[name]) for row in rows)
 
@@ -292,8 +281,6 @@ def listing(rows: list[dict[str, Any]], form: Format, name: str, colours: Mappin
     """Prints rows as a table, as JSON, CSV or Markdown, or only their column ``name``.
 
     Args:
-        rows: The rows, with the same keys.
-        form: How.
         name: The column that names a row.
         colours: Value of that column -> the colour in which a table shows it.
     """
@@ -418,11 +405,7 @@ def _strict(data: Any) -> Any:
 
 
 def existing(results_dir: str | Path | None) -> "Records":
-    """The records of a results folder that is there.
-
-    Raises:
-        ConfigError: As `existing_folder`.
-    """
+    """The records of a results folder that is there."""
     from ablations.core.store import Records
 
     return Records(existing_folder(results_dir))
@@ -481,7 +464,8 @@ def _table(lines: Sequence[str], width: int) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    headings, aligned, *rows = (_cells(line) for line in lines)
+    split = (_BETWEEN.split(line.strip()[1:-1]) for line in lines)
+    headings, aligned, *rows = ([unescaped(cell.strip()) for cell in cells] for cells in split)
     sides: list[Any] = ["right" if mark.endswith(":") else "left" for mark in aligned]
     table = [headings, *rows]
     if _wide(table) > width:
@@ -499,9 +483,7 @@ def _table(lines: Sequence[str], width: int) -> Any:
 
 def _words(table: Sequence[Sequence[str]]) -> list[int]:
     """The letters of the longest word of each column."""
-    return [
-        max((len(word) for cell in column for word in cell.split()), default=0) for column in zip(*table, strict=True)
-    ]
+    return [max((len(w) for cell in column for w in cell.split()), default=0) for column in zip(*table, strict=True)]
 
 
 def _widths(table: Sequence[Sequence[str]], width: int) -> list[int]:
@@ -519,9 +501,9 @@ def _wide(table: Sequence[Sequence[str]]) -> int:
     return sum(words) + 3 * len(words) + 1
 
 
-def _cells(line: str) -> list[str]:
-    """The cells of a line of Markdown, as people read them."""
-    return [html.unescape(_ESCAPED.sub(r"\1", cell.strip())) for cell in _BETWEEN.split(line.strip()[1:-1])]
+def unescaped(text: str) -> str:
+    """Markdown of one line, as people read it."""
+    return html.unescape(_ESCAPED.sub(r"\1", text))
 
 
 def moment(duration: str | None) -> float | None:
@@ -548,20 +530,12 @@ def seconds_of(duration: str) -> float:
 
 
 def axes(pairs: list[str] | None) -> dict[str, Any]:
-    """Reads the repeatable option ``--axis PATH=V1,V2``: axis -> its values.
-
-    Raises:
-        ConfigError: As `values`.
-    """
+    """Reads the repeatable option ``--axis PATH=V1,V2``: axis -> its values."""
     return values([re.sub(r"=\[?(.*?)\]?$", r"=[\1]", pair, count=1) for pair in pairs or []], "--axis")
 
 
 def overridden(axis: list[str] | None, set: list[str] | None, filter: list[str] | None) -> dict[str, Any]:
-    """What ``--axis``, ``--set`` and ``--filter`` change of a grid, as arguments of `Study`.
-
-    Raises:
-        ConfigError: As `values`.
-    """
+    """What ``--axis``, ``--set`` and ``--filter`` change of a grid, as arguments of `Study`."""
     return {"axes": axes(axis), "set": values(set, "--set"), "filters": values(filter, "--filter")}
 
 

@@ -50,8 +50,7 @@ def stats(
     ] = None,
     corpora: Annotated[list[str] | None, typer.Option("--corpora", help="A corpus. Repeatable.")] = None,
     lowercase: Annotated[
-        bool | None,
-        typer.Option("--lowercase/--cased", help="Whether the text is lower-cased. Default: the scale's."),
+        bool | None, typer.Option("--lowercase/--cased", help="Whether the text is lower-cased. Default: the scale's.")
     ] = None,
     form: As = Format.table,
 ) -> None:
@@ -72,7 +71,6 @@ def stats(
 def _asked(
     grid: str | None, scale: str, changes: dict[str, Sequence[Any] | None], lowercase: bool | None
 ) -> "list[Data]":
-    """The texts and tokenizers that are requested, each once."""
     from ablations.planning import filling
     from ablations.study import Study
     from lightning_modules.config import ConfigError, Problem
@@ -105,10 +103,7 @@ def rows(texts: "Sequence[Data]") -> "Iterator[dict[str, Any]]":
             held[data.corpora] = _heldout(data.corpora)
         settings = data.tokenizer
         case = "lower-cased" if settings.lowercase else "cased"
-        named = {
-            "tokenizer": f"{settings.kind} {settings.vocab_size} {case}",
-            "corpora": " + ".join(data.corpora),
-        }
+        named = {"tokenizer": f"{settings.kind} {settings.vocab_size} {case}", "corpora": " + ".join(data.corpora)}
         encoder = Encoder(tokenizer_file(data), settings.kind)
         yield {**settings.to_dict(), **named, **measured(encoder, held[data.corpora]).to_dict()}
 

@@ -46,13 +46,8 @@ def said(command: str, request: Mapping[str, Any], results: Path, make: Callable
     """What a command says: what it said before, if nothing has changed, else what it makes.
 
     Args:
-        command: Its name.
         request: All its arguments, as JSON takes them.
-        results: Its results folder.
         make: Computes the pieces of what it says, and may write to the results folder.
-
-    Raises:
-        Exception: From ``make``.
     """
     place = hashlib.sha256(json.dumps([command, request, str(results)]).encode()).hexdigest()[:16]
     path = cache() / "shown" / f"{command}-{place}.json"

@@ -22,8 +22,6 @@ def complete(run: Run, records: Records, wait: bool = True) -> list[Bar]:
     Of several processes one computes a bar; the others wait for it, or go on without.
 
     Args:
-        run: The pretraining.
-        records: The store.
         wait: Whether to wait for another process that computes one.
 
     Returns:
@@ -92,7 +90,9 @@ def _completed(run: Run, target: str, records: Records, wait: bool) -> Bar | Non
     try:
         if bars.is_kept(folder, name):  # by another process meanwhile
             return None
-        _check_text(run)
+        now = fingerprints_of(run.system.corpora)
+        if changed := [corpus for corpus, print in now.items() if run.fingerprints.get(corpus) != print]:
+            raise ConfigError([f"the text of {', '.join(changed)} is another one than that of the run {run.id}"])
         kept_weights.lend_tokenizer(folder, run)
         reached = counting.reached(run.system, target)
         if reached is None:
@@ -102,9 +102,3 @@ def _completed(run: Run, target: str, records: Records, wait: bool) -> Bar | Non
         return bar
     finally:
         lock.release()
-
-
-def _check_text(run: Run) -> None:
-    now = fingerprints_of(run.system.corpora)
-    if changed := [corpus for corpus, print in now.items() if run.fingerprints.get(corpus) != print]:
-        raise ConfigError([f"the text of {', '.join(changed)} is another one than that of the run {run.id}"])

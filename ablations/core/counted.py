@@ -14,7 +14,6 @@ def counted(items: Collection[T], what: str) -> Iterator[T]:
     """Items one by one, each reported to who is watching.
 
     Args:
-        items: The items.
         what: What is done with them, such as "planning cells".
     """
     report = _watcher.get()

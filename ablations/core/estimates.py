@@ -174,9 +174,7 @@ def blocked(
     if len(counts) > 1:
         numbers = ", ".join(map(str, sorted(counts)))
         raise ValueError(f"cells have {numbers} blocks. Sums need the same ones of each cell.")
-    sums = [
-        math.fsum(weight * samples[cell][block] for cell, weight in weights.items()) for block in range(max(counts))
-    ]
+    sums = [math.fsum(w * samples[cell][block] for cell, w in weights.items()) for block in range(max(counts))]
     if known is not None:
         parts = [Variance(weight**2 * known[cell].value, known[cell].df) for cell, weight in weights.items()]
         spread = Variance(math.fsum(part.value for part in parts), min(part.df for part in parts))

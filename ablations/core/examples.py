@@ -64,8 +64,7 @@ def run_variance(scores: ArrayLike, documents: ArrayLike, weights: ArrayLike | N
         return 0.0
     sums = _residuals(values, documents, counts)
     groups = sums.shape[1]
-    spread = sums.var(axis=0, ddof=1).sum() / len(values)
-    return float(groups / max(1, groups - 1) * spread / counts.sum() ** 2)
+    return float(groups / max(1, groups - 1) * (sums.var(axis=0, ddof=1).sum() / len(values)) / counts.sum() ** 2)
 
 
 def _residuals(scores: np.ndarray, documents: ArrayLike, counts: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ import io
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -128,6 +128,11 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
+def span_text(values: Collection[float], text: Callable[[Any], str]) -> str:
+    """The least and the greatest value as ``4 to 12``; one text where both have the same."""
+    return " to ".join(dict.fromkeys((text(min(values)), text(max(values)))))
+
+
 def is_share(path: str) -> bool:
     """Whether a knob is a share from 0 to 1, shown in per cent; a learning rate is not."""
     return path.rpartition(".")[2] in {"rate", "share"}
@@ -150,6 +155,11 @@ def value_text(path: str, value: Any) -> str:
     if is_share(path) and isinstance(value, (int, float)):
         return f"{100 * value:.6g} %"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def value_texts(values: Mapping[str, Any], paths: Sequence[str]) -> list[Entry]:
+    """The values of some knobs, as text; None for one that is not among them."""
+    return [value_text(path, values[path]) if path in values else None for path in paths]
 
 
 _NAMES = {
@@ -228,11 +238,7 @@ def _text(entry: Entry) -> str:
 
 def terminal_text(text: str) -> str:
     r"""Lines for a terminal: control and format characters are spelt out, as in ``\x1b``; tabs become spaces."""
-    return _UNUSUAL.sub(lambda match: _spelt(match[0], _name), text.expandtabs())
-
-
-def _name(character: str) -> str:
-    return ascii(character)[1:-1]
+    return _UNUSUAL.sub(lambda match: _spelt(match[0], lambda one: ascii(one)[1:-1]), text.expandtabs())
 
 
 def json_text(text: str) -> str:
@@ -343,26 +349,16 @@ def latex_text(text: str) -> str:
         is_known = c.isascii() or (ord(c) < 256 and c.isalpha())
         out.append(_LATEX.get(c, c if is_known else f"U+{ord(c):04X}"))
     joined = "".join(out)
-    return (
-        "{}" + joined if joined.startswith(("[", "*")) else joined
-    )  # else LaTeX reads it as an argument of the row before
+    # LaTeX would read it as an argument of the row before
+    return "{}" + joined if joined.startswith(("[", "*")) else joined
 
 
 def latex(sheet: Sheet) -> str:
     """A ``tabular`` for a document to input; it needs no LaTeX package."""
     columns = "".join("l" if column < sheet.left else "r" for column in range(len(sheet.headings)))
-    lines = [" & ".join(latex_text(_text(entry)) for entry in row) + r" \\" for row in (sheet.headings, *sheet.rows)]
-    body = [
-        "\\begin{tabular}{" + columns + "}",
-        r"\hline",
-        lines[0],
-        r"\hline",
-        *lines[1:],
-        r"\hline",
-        r"\end{tabular}",
-    ]
-    notes = [r"\par\smallskip\noindent " + latex_text(note) for note in sheet.notes]
-    return "\n".join([*body, *notes]) + "\n"
+    head, *lines = [" & ".join(latex_text(_text(one)) for one in row) + r" \\" for row in (sheet.headings, *sheet.rows)]
+    body = [r"\begin{tabular}{" + columns + "}", r"\hline", head, r"\hline", *lines, r"\hline", r"\end{tabular}"]
+    return "\n".join([*body, *[r"\par\smallskip\noindent " + latex_text(note) for note in sheet.notes]]) + "\n"
 
 
 def frame_table(rows: "pd.DataFrame") -> str:

@@ -122,7 +122,6 @@ def decided(p: Sequence[Sequence[float]], looks: Looks, level: float = LEVEL) ->
 
     Args:
         p: For each claim its two-sided p value at each look that it has reached, at most as many as looks.
-        looks: The looks of the grid.
         level: Coverage of an interval alone; the family errs at 1 minus this.
 
     Returns:

@@ -22,7 +22,6 @@ _PAIRS = {  # ending of a metric of held-out pairs -> whose share of correct ans
 
 
 def _asked(name: str, question: str) -> dict[str, str]:
-    """The metrics of one question about held-out pairs."""
     auc = "area under the ROC curve"
     return {
         f"heldout.{name}_accuracy": f"share of correct held-out pairs: {question}",
@@ -34,7 +33,6 @@ def _asked(name: str, question: str) -> dict[str, str]:
 
 
 def _scored(name: str, text: str) -> dict[str, str]:
-    """The metrics of one score of translations."""
     of_methods = {f"heldout.{name}_{method}": f"the same for {told}" for method, told in TRANSLATORS.items()}
     return {f"heldout.{name}": text} | of_methods
 

@@ -158,8 +158,6 @@ def shrink(
     Args:
         variances: Sample variances ``[..., cells]``; 0 says nothing of the true one and becomes the pooled one.
         df: Their degrees of freedom ``[cells]``, 0 for a cell without a variance.
-        common: The common variance ``[...]``.
-        prior_df: Its degrees of freedom ``[...]``.
     """
     common, prior_df = common[..., None], prior_df[..., None]
     pooled = (variances * df).sum(axis=-1, keepdims=True) / df.sum()

@@ -67,10 +67,8 @@ def checked(source: Path, grid: str, values: Mapping[str, Any], axes: Iterable[s
     """The parameters to execute a notebook with.
 
     Args:
-        source: The notebook.
         grid: The grid, for notebooks with a parameter ``grid``.
         values: Parameter -> value; None keeps the notebook's default.
-        axes: The axes of the grid.
 
     Raises:
         ConfigError: For parameters that the notebook does not declare, each with the nearest declared one, or the
@@ -175,9 +173,7 @@ def execute(source: Path, parameters: Mapping[str, Any], output: Path, runs: int
     A failing notebook is kept too, with its error; the error is raised.
 
     Args:
-        source: The notebook.
         parameters: From `checked`.
-        output: The executed notebook.
         runs: How many finished runs it shows, which `runs_shown` reads again.
 
     Raises:
@@ -232,17 +228,12 @@ def _execute(source: Path, parameters: Mapping[str, Any], temporary: Path, outpu
 
 
 def _replace(temporary: Path, source: Path, output: Path, runs: int | None) -> None:
-    _describe(temporary, source, output, runs)
-    os.replace(temporary, output)
-
-
-def _describe(executed: Path, source: Path, output: Path, runs: int | None) -> None:
-    """Adds how many runs it shows, and replaces the absolute paths of papermill, which reveal the machine."""
-    notebook = nbformat.reads(read_text(executed), as_version=4)
+    notebook = nbformat.reads(read_text(temporary), as_version=4)
     notebook.metadata["papermill"] |= {"input_path": source.name, "output_path": output.name}
     if runs is not None:
         notebook.metadata["ablations"] = {"runs": runs}
-    nbformat.write(notebook, executed)
+    nbformat.write(notebook, temporary)
+    os.replace(temporary, output)
 
 
 def runs_shown(executed: Path) -> int | None:

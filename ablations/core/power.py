@@ -19,10 +19,8 @@ def power(effect: float, error: float, df: float, level: float = LEVEL) -> float
     """The chance that an interval excludes 0 although the true value is ``effect``.
 
     Args:
-        effect: The true value.
         error: Its standard error, above 0, in the same unit.
         df: Degrees of freedom of the error; may be infinite.
-        level: Coverage of the interval.
     """
     from scipy import stats  # half a second to import
 

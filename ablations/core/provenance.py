@@ -116,9 +116,7 @@ def describe(results: Path, started: str, attempts: int, here: bool = True) -> d
     """The provenance in a record.
 
     Args:
-        results: The results folder.
         started: When this attempt began, from `now`.
-        attempts: The number of attempts, this one included.
         here: Whether this process computed the run.
     """
     import torch

@@ -29,6 +29,11 @@ class Interval:
         """Half the width, in the unit of the mean."""
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
+    @property
+    def ends(self) -> tuple[float | None, float | None, float | None]:
+        """The mean and both ends."""
+        return self.mean, self.low, self.high
+
 
 def _spread(values: Sequence[float]) -> float:
     """Standard deviation (n - 1); exactly 0 if the values differ only by rounding."""

@@ -20,36 +20,13 @@ from filelock import FileLock, Timeout
 
 from ablations.core.disk import bars, environments, heldout, kept_weights, locks
 from ablations.core.disk.publishing import StoreError, check_inside, publish, unwritten, write
-from ablations.core.disk.reading import (
-    LARGEST_RECORD,
-    REMEDY,
-    Damage,
-    Flaw,
-    Flawed,
-    content,
-    parsed,
-    to_json,
-)
+from ablations.core.disk.reading import LARGEST_RECORD, REMEDY, Damage, Flaw, Flawed, content, parsed, to_json
 from ablations.schema.record import Record, checksum
 from ablations.schema.run import Run
 from lightning_modules import cached
 from lightning_modules.config import ConfigError
 from lightning_modules.files import read, version, write_atomically
 from lightning_modules.places import behind, results
-
-__all__ = [
-    "LARGEST_RECORD",
-    "Damage",
-    "Lookup",
-    "RecordWarning",
-    "Records",
-    "Snapshot",
-    "StoreError",
-    "check_inside",
-    "name_damaged",
-    "unwritten",
-    "write",
-]
 
 _ID, _FOLDER = re.compile(r"[0-9a-f]{16}"), re.compile(r"[0-9a-f]{2}")
 

@@ -85,8 +85,7 @@ class Document:
         path = self.written(path)
         at = line or self.line(path)
         dotted = ".".join(map(str, path))
-        where = f"{self.file.name}:{at}" + (f": {dotted}" if dotted else "")
-        self.problems.append((at, Problem(where, message)))
+        self.problems.append((at, Problem(f"{self.file.name}:{at}" + (f": {dotted}" if dotted else ""), message)))
 
     def slip(self, path: Path_, message: str, allowed: Iterable[str], value: str | None = None) -> None:
         """Adds a problem with a word that is not allowed, with the nearest allowed one.
@@ -95,9 +94,6 @@ class Document:
         slip at another place is no further problem: the first one lists its line.
 
         Args:
-            path: Where the word is.
-            message: What is wrong, as a sentence.
-            allowed: The allowed words.
             value: The word, if it is the value at ``path``; by default it is the last key of ``path``.
         """
         names, word = list(allowed), str(path[-1]) if value is None else value
@@ -162,10 +158,8 @@ class Document:
             for number, lines in self.repeated.values():
                 line, problem = found[number]
                 if others := ", ".join(map(str, sorted({*lines} - {line}))):
-                    found[number] = (
-                        line,
-                        Problem(problem.path, f"{problem.message}{ALSO}{'s' * (',' in others)} {others}."),
-                    )
+                    also = f"{ALSO}{'s' * (',' in others)} {others}."
+                    found[number] = (line, Problem(problem.path, problem.message + also))
             raise ConfigError(dict.fromkeys(problem for _, problem in sorted(found, key=lambda item: item[0])))
 
 
@@ -176,9 +170,7 @@ class _Parser(yaml.SafeLoader):
 
 
 # The same over libyaml, where PyYAML was built with it: eight times faster, with other words for an error.
-_FastParser: Any = type(
-    "_FastParser", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {"yaml_implicit_resolvers": {}}
-)
+_Fast: Any = type("_Fast", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {"yaml_implicit_resolvers": {}})
 
 
 def named(what: str, folders: Iterable[Path]) -> dict[str, Path]:
@@ -219,7 +211,10 @@ def load(file: Path) -> Document:
     """
     document = Document(Path(file))
     try:
-        node = _composed(_text(document.file))
+        size = document.file.stat().st_size
+        if size > _LARGEST_FILE:
+            raise yaml.YAMLError(f"it has {size:,} bytes. At most {_LARGEST_FILE:,} are allowed.")
+        node = _composed(read_text(document.file, _LARGEST_FILE))
         document.data = None if node is None else _Reader(document).value(node, ())
         if node is None:
             document.complain((), "is empty")
@@ -258,15 +253,8 @@ def value(text: str) -> Any:
 def _composed(text: str) -> yaml.Node | None:
     if sum(map(text.count, _OPENING)) < _DEEP:
         with contextlib.suppress(yaml.YAMLError):
-            return yaml.compose(text, Loader=_FastParser)
+            return yaml.compose(text, Loader=_Fast)
     return yaml.compose(text, Loader=_Parser)  # the one whose errors we report
-
-
-def _text(file: Path) -> str:
-    size = file.stat().st_size
-    if size > _LARGEST_FILE:
-        raise yaml.YAMLError(f"it has {size:,} bytes. At most {_LARGEST_FILE:,} are allowed.")
-    return read_text(file, _LARGEST_FILE)
 
 
 def _syntax(document: Document, error: yaml.MarkedYAMLError) -> None:

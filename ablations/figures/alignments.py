@@ -39,7 +39,8 @@ def alignments(contrasts: Sequence[Contrast], subtitle: str = "") -> Drawing | N
     Returns:
         None without a pair that is aligned.
     """
-    pairs = sorted((one for one in contrasts if one.is_pair), key=_place)[:_MOST]
+    pairs = [one for one in contrasts if one.is_pair]  # aligned ones first, large differences before small ones
+    pairs = sorted(pairs, key=lambda one: (one.multiples is None, -abs(one.tokens.mean or 0.0)))[:_MOST]
     if not any(one.multiples for one in pairs):
         return None
     with mpl.rc_context(STYLE):
@@ -70,15 +71,8 @@ def answer(contrasts: Sequence[Contrast]) -> str:
     counts = Counter(one.kind for one in contrasts if one.is_pair)
     if counts.total() == 1:
         return f"The pair {_SAID[next(iter(counts))][0]}"
-    parts = [
-        f"{counts[kind]} {many if counts[kind] > 1 else one}" for kind, (one, many) in _SAID.items() if counts[kind]
-    ]
+    parts = [f"{counts[k]} {many if counts[k] > 1 else one}" for k, (one, many) in _SAID.items() if counts[k]]
     return f"Of {counts.total()} pairs {', '.join(parts)}" if parts else ""
-
-
-def _place(one: Contrast) -> tuple[bool, float]:
-    """The order of a contrast: aligned ones first, large differences before small ones."""
-    return one.multiples is None, -abs(one.tokens.mean or 0.0)
 
 
 def _draw(axes: Axes, row: int, one: Contrast) -> None:

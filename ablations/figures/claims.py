@@ -62,8 +62,7 @@ def board(entries: Sequence[Entry], scale: str) -> Figure | None:
     found = [name for name in COLOURS if any(counts[name] for _, counts in rows)]
     with mpl.rc_context(STYLE):
         figure = blank(2.0 + 0.27 * len(rows))
-        lines = -(-len(found) // 4)
-        key, panels = keyed(figure, 1.3 * lines, 1, 1)
+        key, panels = keyed(figure, 1.3 * (-(-len(found) // 4)), 1, 1)
         axes = panels[0, 0]
         start = np.zeros(len(rows))
         for name in found:
@@ -131,7 +130,7 @@ def forest(entries: Sequence[Entry], scale: str) -> Figure | None:
     by_unit: dict[str, list[Answer]] = {}
     for _, answer in kept:
         by_unit.setdefault(answer.quantity, []).append(answer)
-    panels = {unit: sorted(rows, key=_effect, reverse=True)[:_MOST] for unit, rows in by_unit.items()}
+    panels = {unit: sorted(rows, key=lambda row: -(row.effect or 0.0))[:_MOST] for unit, rows in by_unit.items()}
     if not panels:
         return None
     panels = dict(sorted(panels.items(), key=lambda item: -len(item[1])))
@@ -165,9 +164,7 @@ def _forest_answer(found: Sequence[Answer]) -> str:
 
 def _absent(entries: Sequence[Entry], found: Sequence[Answer], scale: str) -> str:
     """How many measured answers have no row, by reason; one that is settled is no difference."""
-    ran = [
-        answer for entry in entries for answer in entry.answers if answer.scale == scale and answer.outcome != NOT_RUN
-    ]
+    ran = [one for entry in entries for one in entry.answers if one.scale == scale and one.outcome != NOT_RUN]
     drawn = {id(answer) for answer in found}
     left = Counter(str(answer.reason or "no difference") for answer in ran if id(answer) not in drawn)
     listed = ", ".join(f"{count} {reason}" for reason, count in left.most_common())
@@ -188,10 +185,6 @@ def _is_shown(entry: Entry, answer: Answer, scale: str) -> bool:
 def _is_part(entry: Entry, answer: Answer) -> bool:
     """Whether the answer is settled and the claim, which has others, is not: it is no claim that replicates."""
     return answer.outcome != NOT_RESOLVED and entry.outcome(answer.scale) == NOT_RESOLVED
-
-
-def _effect(answer: Answer) -> float:
-    return answer.effect or 0.0
 
 
 def _panel(axes: Axes, unit: str, answers: Sequence[Answer], parts: Container[int]) -> None:
@@ -248,17 +241,9 @@ def _names(answers: Sequence[Answer]) -> list[str]:
 
 
 def _marks(answers: Sequence[Answer], parts: Container[int]) -> list[Line2D | Patch]:
-    names = {NOT_RESOLVED: "open"}
+    names, other = {NOT_RESOLVED: "open"}, COLOURS[OPEN[Reason.POWER]]
     marks: list[Line2D | Patch] = [
-        Line2D(
-            [],
-            [],
-            color=COLOURS.get(outcome, COLOURS[OPEN[Reason.POWER]]),
-            marker="o",
-            ms=5,
-            lw=2,
-            label=names.get(outcome, outcome),
-        )
+        Line2D([], [], color=COLOURS.get(outcome, other), marker="o", ms=5, lw=2, label=names.get(outcome, outcome))
         for outcome in (REPLICATES, CONTRADICTS, *THREATS, NOT_RESOLVED)
         if any(answer.outcome == outcome for answer in answers)
     ]

@@ -33,7 +33,7 @@ from ablations.figures.style import (
 from ablations.measurements.dictionary import unit
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.references import BIGRAM, heldout_metric, in_plain_words, reference_losses
-from ablations.measurements.selection import agrees, as_printed, baseline_of
+from ablations.measurements.selection import agrees, as_printed, baseline_of, paths_of
 from ablations.measurements.sides import by_pretraining, one_text
 from ablations.schema.cell import Cell
 
@@ -77,7 +77,7 @@ def curves(measured: Measurements, subtitle: str = "", answer: str = "", metric:
     chosen = few([float(_mean_curve(seeds)[1][-1]) for _, seeds in every], baselines)
     drawn = [every[place] for place in chosen]
     cells, seeds = [cell for cell, _ in drawn], [runs for _, runs in drawn]
-    paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
+    paths = paths_of(cells)
     texts = [[value_text(path, value) for path, value in cell.values.items()] for cell in cells]
     names = [", ".join(values) or "one pretraining for all" for values in texts]
     left_out = f" ({len(drawn)} of {len(every)} cells: baselines, best, worst, some between)"
@@ -118,7 +118,7 @@ def _looks(cells: Sequence[Cell], names: Sequence[str], measured: Measurements) 
     """A colour and dashes per cell: of the lines of the grid's figure where it has several, else hues alone."""
     if found := looks_of_lines(cells, measured):
         return found
-    paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
+    paths = paths_of(cells)
     hues = colours([cell.values.get(paths[0]) for cell in cells] if len(paths) == 1 else names)
     return [(hue, "-") for hue in hues]
 
@@ -142,7 +142,6 @@ def looks_of_lines(cells: Sequence[Cell], measured: Measurements) -> list[_Look]
 
 
 def _losses(axes: Axes, seeds: Sequence[Sequence[_Curve]], looks: Sequence[_Look], levels: Mapping[str, float]) -> None:
-    """The panel of losses."""
     with_seeds = sum(map(len, seeds)) <= _MOST_LINES
     for runs, (colour, dashes) in zip(seeds, looks, strict=True):
         for tokens, losses in runs if with_seeds else ():
@@ -227,8 +226,7 @@ def _mean_curve(seeds: Sequence[_Curve]) -> _Curve:
     """The mean over seeds where all have values, interpolated in the logarithm of the tokens."""
     low, high = max(tokens[0] for tokens, _ in seeds), min(tokens[-1] for tokens, _ in seeds)
     grid = seeds[0][0][(seeds[0][0] >= low) & (seeds[0][0] <= high)]
-    values = [np.interp(np.log(grid), np.log(tokens), losses) for tokens, losses in seeds]
-    return grid, np.mean(values, axis=0)
+    return grid, np.mean([np.interp(np.log(grid), np.log(tokens), losses) for tokens, losses in seeds], axis=0)
 
 
 def _limits(axes: Axes, drawn: Sequence[_Curve], levels: Mapping[str, float]) -> None:
@@ -248,7 +246,6 @@ def _limits(axes: Axes, drawn: Sequence[_Curve], levels: Mapping[str, float]) ->
 
 
 def _ticks(axes: Axes, low: float, high: float) -> None:
-    """Ticks of a logarithmic axis of tokens."""
     subs = (1.0,) if high > 300 * low else (1.0, 3.0) if high > 20 * low else (1.0, 2.0, 5.0)
     axes.xaxis.set_major_locator(LogLocator(subs=subs, numticks=12))
     axes.xaxis.set_minor_locator(NullLocator())
@@ -263,29 +260,11 @@ def name_ends(axes: Axes, ends: Sequence[tuple[float, float, Any, str]], heading
         return
     gap = min(0.058, 0.9 / len(order))
     heights = spread([(end[1] - bottom) / (top - bottom) for end in order], gap)
-    beside: dict[str, Any] = {
-        "textcoords": "axes fraction",
-        "va": "center",
-        "ha": "left",
-        "fontsize": SMALL,
-    }
+    beside: dict[str, Any] = {"textcoords": "axes fraction", "va": "center", "ha": "left", "fontsize": SMALL}
     for (x, y, colour, name), height in zip(order, heights, strict=True):
         leader = {"arrowstyle": "-", "color": colour, "lw": 0.8, "shrinkA": 1, "shrinkB": 1, "relpos": (0.0, 0.5)}
-        axes.annotate(
-            shown(name, 40),
-            (x, y),
-            xytext=(1.035, height),
-            color=legible(colour),
-            fontweight="bold",
-            arrowprops=leader,
-            **beside,
-        )
+        look = {"color": legible(colour), "fontweight": "bold", "arrowprops": leader, **beside}
+        axes.annotate(shown(name, 40), (x, y), xytext=(1.035, height), **look)
     if heading:
-        axes.annotate(
-            textwrap.fill(shown(heading, 90), 30),
-            (1, 0),
-            xytext=(1.035, heights[-1] + 0.6 * gap),
-            xycoords="axes fraction",
-            color=legible(FAINT),
-            **{**beside, "va": "bottom"},
-        )
+        look = {**beside, "va": "bottom", "xycoords": "axes fraction", "color": legible(FAINT)}
+        axes.annotate(textwrap.fill(shown(heading, 90), 30), (1, 0), xytext=(1.035, heights[-1] + 0.6 * gap), **look)

@@ -122,7 +122,6 @@ def draw(name: str, measured: Measurements, subtitle: str, answer: str, **option
 
     Args:
         name: One of ``FIGURES``.
-        measured: What is drawn.
         subtitle: The small print; what the marks mean follows it.
         answer: The title of figures that show what a verdict is about (see ``claims.headline``); may be empty.
         options: Of the figure's function.

@@ -57,9 +57,6 @@ def draw(axes: Axes, measured: Measurements, placed: Placed, metric: str, is_num
 
     Args:
         axes: The panel, with the data.
-        measured: The measurements.
-        placed: The cells of the panel.
-        metric: The metric of the panel.
         is_numeric: Whether the knob's values are numbers, so that lines may lead from one to the next.
 
     Returns:
@@ -303,8 +300,7 @@ def knob(measured: Measurements, subtitle: str = "", answer: str = "", *, brief:
     metrics = [m for m in metrics if any(measured.of(cell, m) for cell in plotted)][: _IN_A_ROW if brief else None]
     if not metrics:
         return None
-    values = [cell.values[path] for cell in plotted]
-    axis = KnobAxis(path, values, grid.axes.get(path, ()), linear=grid.figure.linear)
+    axis = KnobAxis(path, [cell.values[path] for cell in plotted], grid.axes.get(path, ()), linear=grid.figure.linear)
     stands_for = {axis.at(cell.values[path]): cell.printed[path] for cell in plotted if _stands_in(cell, path)}
     known = {k: v for k, v in stands_for.items() if k is not None}
     published = [] if brief else _published_curves(grid, plotted, axis)
@@ -406,7 +402,8 @@ def _measured(axes: Axes, measured: Measurements, cells: Sequence[Cell], axis: K
     if not axis.is_numeric:
         names = [[name for name, _ in points] for points in lines]
         lines = [_beside(points, i, len(lines)) for i, points in enumerate(lines)]
-    if _are_pairs(cells, metric):
+    runs = [measuring_runs(cell, metric) for cell in cells]
+    if pairs.are_built(runs) or trunks.are_shared(runs):  # verdicts compare these cells seed by seed
         _pairs(axes, names if not axis.is_numeric else None, lines, hues)
     for order, place in enumerate(drawn):
         mark = _MARKS[order] if len(drawn) > 1 else _MARKS[0]
@@ -457,7 +454,6 @@ def _off_axis(lines: Sequence[_Points]) -> set[tuple[int, int]]:
 
 
 def _limits(shown: Sequence[Mapping[int, float]]) -> tuple[float, float]:
-    """The axis of the values of some cells and of their intervals."""
     ends: list[float] = []
     for values in shown:
         interval = mean_interval(list(values.values()))
@@ -465,12 +461,6 @@ def _limits(shown: Sequence[Mapping[int, float]]) -> tuple[float, float]:
         ends += [end for end in (interval.low, interval.high) if end is not None and interval.n >= _FEWEST]
     room = 0.05 * (max(ends) - min(ends) or abs(ends[0]) or 1.0)
     return min(ends) - room, max(ends) + room
-
-
-def _are_pairs(cells: Sequence[Cell], metric: str) -> bool:
-    """Whether verdicts compare these cells seed by seed: fine-tunings, and arms that continue one trunk."""
-    runs = [measuring_runs(cell, metric) for cell in cells]
-    return pairs.are_built(runs) or trunks.are_shared(runs)
 
 
 def _pairs(axes: Axes, names: Sequence[Sequence[float]] | None, lines: Sequence[_Points], hues: Sequence[Any]) -> None:
@@ -490,7 +480,6 @@ def _pairs(axes: Axes, names: Sequence[Sequence[float]] | None, lines: Sequence[
 
 
 def _by_seed(points: _Points) -> Iterator[tuple[list[float], list[float]]]:
-    """The positions and values of each seed."""
     for seed in sorted({seed for _, values in points for seed in values}):
         have = [(position, values[seed]) for position, values in points if seed in values]
         yield [position for position, _ in have], [value for _, value in have]

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from ablations.core.formatting import cell_text
+from ablations.core.formatting import cell_text, span_text
 from ablations.core.statistics import mean_interval
 from ablations.figures.curves import looks_of_lines, name_ends
 from ablations.figures.style import STYLE, Drawing, blank, colours, paler, shown, titles
@@ -36,16 +36,12 @@ def layers(measured: Measurements, subtitle: str = "") -> Drawing | None:
     """
     drawn: list[tuple[Cell, Statistics]] = []
     for cell in measured.cells:
-        seeds = [
-            record.layers for record in measured.finished(cell).values() if len(record.layers.get("angle", ())) > 1
-        ]
+        seeds = [run.layers for run in measured.finished(cell).values() if len(run.layers.get("angle", ())) > 1]
         drawn += [(cell, seeds)] if seeds else []
     depths = {cell.system.model.num_layers for cell, _ in drawn}
     if not drawn or (len(depths) == 1 and max(depths) < _COURSE):
         return None
-    answer = _answer(
-        [[list(values) for values in zip(*(seed["angle"] for seed in seeds), strict=True)] for _, seeds in drawn]
-    )
+    answer = _answer([[list(v) for v in zip(*(s["angle"] for s in seeds), strict=True)] for _, seeds in drawn])
     left_out = max(0, len(drawn) - _MOST)
     kept = {round(place) for place in np.linspace(0, len(drawn) - 1, _MOST)} if left_out else range(len(drawn))
     drawn = [drawn[place] for place in sorted(kept)]
@@ -55,8 +51,7 @@ def layers(measured: Measurements, subtitle: str = "") -> Drawing | None:
         for place, (name, label) in enumerate(_PANELS.items(), start=1):
             panel, ends = figure.add_subplot(1, 2, place), []
             for (cell, seeds), style in zip(drawn, styles, strict=True):
-                of_seeds = [statistics[name] for statistics in seeds]
-                at = _draw(panel, of_seeds, style, with_seeds=not left_out)
+                at = _draw(panel, [statistics[name] for statistics in seeds], style, with_seeds=not left_out)
                 ends.append((*at, style["color"], shown(cell_text(cell.values), 44)))
             panel.set_ylabel(f"{label} of output from input")
             panel.set_xlabel("layer")
@@ -76,12 +71,8 @@ def _answer(angles: Sequence[Sequence[Sequence[float]]]) -> str:
     """
     means = [[float(np.mean(seeds)) for seeds in layers] for layers in angles]
     first, later = [layers[0] for layers in means], [mean for layers in means for mean in layers[1:]]
-    return f"The first layer turns its input by {_range(first)} degrees, later ones by {_range(later)}"
-
-
-def _range(values: Sequence[float]) -> str:
-    low, high = f"{min(values):.0f}", f"{max(values):.0f}"
-    return low if low == high else f"{low} to {high}"
+    degrees = [span_text(values, "{:.0f}".format) for values in (first, later)]
+    return f"The first layer turns its input by {degrees[0]} degrees, later ones by {degrees[1]}"
 
 
 def _draw(
@@ -122,10 +113,6 @@ def _styles(cells: Sequence[Cell], measured: Measurements) -> list[dict[str, Any
     if lines:
         hues, dashes = map(list, zip(*lines, strict=True))
     return [
-        {
-            "color": hue,
-            "marker": _MARKERS[depths.index(cell.system.model.num_layers) % len(_MARKERS)],
-            "ls": line,
-        }
+        {"color": hue, "marker": _MARKERS[depths.index(cell.system.model.num_layers) % len(_MARKERS)], "ls": line}
         for cell, hue, line in zip(cells, hues, dashes, strict=True)
     ]

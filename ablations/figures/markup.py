@@ -40,7 +40,9 @@ def slim(svg: str) -> str:
         if element.tagName == "text":
             _settle(element)
         for name, value in [*element.attributes.items()]:
-            element.setAttribute(name, _shorter(value))
+            element.setAttribute(
+                name, _NUMBER.sub(lambda number: f"{round(float(number[0]), 2) + 0.0:g}", " ".join(value.split()))
+            )
         if element.tagName == "g" and {*element.attributes.keys()} <= {"id"}:
             while element.firstChild:
                 parent.insertBefore(element.firstChild, element)
@@ -86,12 +88,6 @@ def _settle(text: minidom.Element) -> None:
 
 
 def _drop_blanks(element: minidom.Element) -> None:
-    """Removes the line ends between the parts of an element."""
     for child in [*element.childNodes]:
         if isinstance(child, minidom.Text) and not child.data.strip():
             element.removeChild(child)
-
-
-def _shorter(value: str) -> str:
-    """The value of an attribute in one line, its numbers rounded."""
-    return _NUMBER.sub(lambda number: f"{round(float(number[0]), 2) + 0.0:g}", " ".join(value.split()))

@@ -11,7 +11,6 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MultipleLocator, Null
 from ablations.figures.style import FAINT, OKABE_ITO, STYLE, blank, titles
 from ablations.literature.parameters import Comparison
 
-_SIZES = "Tables 1 and 2"
 _OWN, _SHARED = OKABE_ITO[0], OKABE_ITO[1]
 _BELOW = 69.0  # per cent: where the axis of scores starts; one published point lies below
 _TICKS = (5, 10, 20, 50, 100, 200, 500, 1000)
@@ -60,7 +59,6 @@ def _points(models: Sequence[Comparison]) -> tuple[list[float], list[float]]:
 
 
 def _sizes(axes: Axes, models: Sequence[Comparison], colour: str) -> None:
-    """The sizes of one kind: named marks with areas by FLOPs, joined."""
     x, y = _points(models)
     axes.plot(x, y, "-", color=colour, lw=1.6, alpha=0.6, zorder=3)
     areas = [_AREA * model.flops_per_token / 1e9 for model in models]
@@ -69,14 +67,10 @@ def _sizes(axes: Axes, models: Sequence[Comparison], colour: str) -> None:
     for model, at, score in zip(models, x, y, strict=True):
         dx, dy, side = _NAMES[model.configuration.id]
         gigaflops = model.flops_per_token / 1e9
-        text = f"{model.configuration.name}\n{at:,.0f} M, {gigaflops:.{_decimals(gigaflops)}f} GFLOPs"
+        decimals = 2 if gigaflops < 1 else 1 if gigaflops < 10 else 0
+        text = f"{model.configuration.name}\n{at:,.0f} M, {gigaflops:.{decimals}f} GFLOPs"
         place = {"xytext": (dx, dy), "textcoords": "offset points", "ha": side, "va": "center"}
         axes.annotate(text, (at, score), **place, fontsize=8, color=colour, linespacing=1.25, zorder=6)
-
-
-def _decimals(value: float) -> int:
-    """Decimals that give two significant digits."""
-    return 2 if value < 1 else 1 if value < 10 else 0
 
 
 def _variants(axes: Axes, models: Sequence[Comparison], colour: str) -> None:
@@ -101,8 +95,7 @@ def _notes(axes: Axes, scored: Sequence[Comparison]) -> None:
         ("albert_t3_all_shared_e768", "E=768", (5, 0), "left"),
     ):
         model = by_id[id]
-        at = (model.counted / 1e6, model.configuration.average)
-        axes.annotate(text, at, xytext=offset, ha=side, **small)
+        axes.annotate(text, (model.counted / 1e6, model.configuration.average), xytext=offset, ha=side, **small)
     lowest = by_id["albert_t11_l1"]
     axes.annotate(
         f"1 layer: {lowest.configuration.average:g} ↓",

@@ -174,10 +174,7 @@ def keyed(figure: Figure, lines: float, rows: int, columns: int, **options: Any)
     """Panels ``[rows columns]`` below a strip for a legend: a figure's own legend would overlap its title.
 
     Args:
-        figure: An empty figure.
         lines: The height of the strip, in lines of text.
-        rows: Rows of panels.
-        columns: Columns of panels.
         options: Options of ``GridSpec.subplots``.
     """
     share = 0.2 * lines / figure.get_figheight()
@@ -261,22 +258,17 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
+_BOXED: dict[str, Any] = {  # of a name that may lie over lines
+    "textcoords": "offset points", "bbox": {"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.8},
+}  # fmt: skip
+
+
 def draw_level(axes: Axes, name: str, value: float, *, is_left: bool) -> None:
     """A named horizontal line. Its name is below it at the left, or above it at the right."""
     axes.axhline(value, color=FAINT, lw=1, ls=(0, (5, 3)), zorder=2)
-    axes.annotate(
-        name,
-        (0.008 if is_left else 0.992, value),
-        xycoords=("axes fraction", "data"),
-        xytext=(0, -3 if is_left else 3),
-        textcoords="offset points",
-        ha="left" if is_left else "right",
-        va="top" if is_left else "bottom",
-        fontsize=8,
-        color=FAINT,
-        zorder=6,
-        bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.8},
-    )
+    look = {"ha": "left", "va": "top"} if is_left else {"ha": "right", "va": "bottom"}
+    axes.annotate(name, (0.008 if is_left else 0.992, value), xycoords=("axes fraction", "data"), fontsize=8,
+                  xytext=(0, -3 if is_left else 3), color=FAINT, zorder=6, **look, **_BOXED)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -320,19 +312,11 @@ def mark_off_axis(axes: Axes, x: float, value: float, colour: Any, name: str = "
     """An arrow at the edge of a panel, with the value that lies beyond; the panel's limits are final."""
     bottom, top = axes.get_ylim()
     is_above, is_right = value > top, (axes.transScale + axes.transLimits).transform((x, bottom))[0] > 0.5
-    axes.plot(x, top if is_above else bottom, "^" if is_above else "v", ms=8, color=colour, clip_on=False, zorder=7)
-    axes.annotate(
-        f"{shown(name, 36)}: {value:.3g}, off the axis".removeprefix(": "),
-        (x, top if is_above else bottom),
-        xytext=(-8 if is_right else 8, -5 if is_above else 5),
-        textcoords="offset points",
-        ha="right" if is_right else "left",
-        va="top" if is_above else "bottom",
-        fontsize=SMALL,
-        color=legible(colour),
-        zorder=7,
-        bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.8},
-    )
+    at = (x, top if is_above else bottom)
+    axes.plot(*at, "^" if is_above else "v", ms=8, color=colour, clip_on=False, zorder=7)
+    look = {"ha": "right" if is_right else "left", "va": "top" if is_above else "bottom", "color": legible(colour)}
+    axes.annotate(f"{shown(name, 36)}: {value:.3g}, off the axis".removeprefix(": "), at, fontsize=SMALL, zorder=7,
+                  xytext=(-8 if is_right else 8, -5 if is_above else 5), **look, **_BOXED)  # fmt: skip
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:

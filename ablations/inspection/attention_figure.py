@@ -44,7 +44,6 @@ def all_heads(weights: np.ndarray, prior: np.ndarray, subtitle: str = "") -> Fig
     Args:
         weights: ``[layer head t s]``.
         prior: The same with constant queries and keys; zero where the mask forbids attention, which is drawn in grey.
-        subtitle: Small print.
     """
     layers, heads = weights.shape[:2]
     is_turned = layers > heads
@@ -74,9 +73,6 @@ def one_head(weights: np.ndarray, prior: np.ndarray, pieces: Sequence[str], wher
     Args:
         weights: ``[t s]``.
         prior: The same with constant queries and keys; zero where the mask forbids attention, which is drawn in grey.
-        pieces: The tokens.
-        where: The name of the head.
-        subtitle: Small print.
     """
     with mpl.rc_context(STYLE):
         figure = blank(4.7)
@@ -107,7 +103,6 @@ def of_source(weights: np.ndarray, source: Sequence[str], target: Sequence[str],
         weights: ``[head t s]``; rows sum to 1.
         source: The pieces of the source.
         target: The pieces of the translation, the end included.
-        subtitle: Small print.
     """
     heads, size = len(weights), min(8.5, 150 / max(len(source), len(target)))
     columns = min(heads, 2)

@@ -42,7 +42,6 @@ def word_map(groups: Mapping[str, Sequence[str]], vectors: np.ndarray, subtitle:
     Args:
         groups: Name -> words.
         vectors: Those of all words, group by group ``[n e]``.
-        subtitle: Small print.
     """
     places, shares = principal(vectors)
     names = [(group, word) for group, words in groups.items() for word in words]
@@ -104,11 +103,9 @@ def senses(states: np.ndarray, untrained: np.ndarray, groups: Sequence[str], wor
         states: ``[layer n d]``; layer 0 is the output of the embeddings.
         untrained: The same for the network before training, which is counted but not drawn.
         groups: The sense of each sentence.
-        word: The word.
-        subtitle: Small print.
     """
     kinds = list(dict.fromkeys(groups))
-    chosen = _spread_layers(len(states))
+    chosen = sorted({round(place) for place in np.linspace(0, len(states) - 1, min(len(states), 8)).tolist()})
     columns = -(-len(chosen) // -(-len(chosen) // _MOST_COLUMNS))
     rows, columns = -(-len(chosen) // columns), max(columns, 4)  # panels of few layers stay small
     with mpl.rc_context(STYLE):
@@ -123,7 +120,8 @@ def senses(states: np.ndarray, untrained: np.ndarray, groups: Sequence[str], wor
             right, before = (nearest_alike(side[layer], groups) for side in (states, untrained))
             scored = "all vectors equal" if right is None else f"{right} of {len(groups)} nearest agree"
             control = "" if before is None else f"untrained: {before}"
-            axes.set_title(f"{_layer_name(layer)}\n{scored}\n{control}", fontsize=8.5)
+            name = f"layer {layer}" if layer else "embeddings"
+            axes.set_title(f"{name}\n{scored}\n{control}", fontsize=8.5)
             axes.set_xticks([])
             axes.set_yticks([])
             axes.margins(0.15)
@@ -134,15 +132,6 @@ def senses(states: np.ndarray, untrained: np.ndarray, groups: Sequence[str], wor
         _legend(key, panels[0, 0], len(kinds))
         titles(figure, f"The word “{shown(word, 20)}” in {len(groups)} sentences, layer by layer", subtitle)
     return figure
-
-
-def _layer_name(layer: int) -> str:
-    return f"layer {layer}" if layer else "embeddings"
-
-
-def _spread_layers(count: int, most: int = 8) -> list[int]:
-    """All layers, or eight evenly spaced ones from the first to the last."""
-    return sorted({round(place) for place in np.linspace(0, count - 1, min(count, most)).tolist()})
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,6 @@ class Fading:
         return Language.of(f"agreement=2,{copies},length={_SENTENCE},sentences={_SENTENCES}")
 
     def _rows(self, first: int, count: int) -> Int[Tensor, "b t"]:
-        """Some documents of the text."""
         return torch.from_numpy(self.language.numbers(np.arange(first, first + count))).reshape(count, -1)
 
     @cached_property
@@ -227,7 +226,6 @@ class Fading:
 
 
 def _sides(curve: Sequence[Interval]) -> tuple[list[float], list[float]]:
-    """The lower and upper ends of intervals."""
     return [point.low or 0.0 for point in curve], [point.high or 0.0 for point in curve]
 
 

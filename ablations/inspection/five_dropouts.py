@@ -175,9 +175,7 @@ class FiveDropouts:
         first, second = (layer for stack in encoder.stacks for layer in stack.children())
         with ExitStack() as stack:
             if kind == "recurrent weights":
-                note = first.register_forward_pre_hook(
-                    lambda layer, _: seen.append(layer.state_dict()[_WEIGHTS].clone())
-                )
+                note = first.register_forward_pre_hook(lambda one, _: seen.append(one.state_dict()[_WEIGHTS].clone()))
             else:
                 reader = second if kind == "between layers" else first
                 note = reader.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
@@ -235,11 +233,7 @@ class FiveDropouts:
 
     @torch.no_grad()
     def means(self, count: int = 2000) -> Shown:
-        """The mean over many masks of what the first layer reads, as a share of what it reads in evaluation.
-
-        Args:
-            count: Masks.
-        """
+        """The mean over many masks of what the first layer reads, as a share of what it reads in evaluation."""
         encoder, whole = self.encoder("input"), self._acted_on("", "input")
         torch.manual_seed(self.seed)
         scaled = torch.stack([encoder.input_dropout(whole[None])[0] for _ in range(count)])
@@ -285,7 +279,6 @@ def _draw(
     digits: int = 2,
     colours: str = "PuOr",
 ) -> None:
-    """A table with a colour for each entry."""
     values = entries.numpy()
     low, high = (-limit, limit) if colours == "PuOr" else (-0.6, 3.0)
     axes.imshow(values, cmap=colours, aspect="auto", alpha=0.55, vmin=low, vmax=high)

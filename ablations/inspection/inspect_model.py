@@ -35,12 +35,7 @@ with warnings.catch_warnings():  # tqdm, which Lightning imports, misses widgets
     warnings.filterwarnings("ignore", message="IProgress not found")
     from ablations.inspection import embedding_figure
     from lightning_modules.analysis.probes import fill_mask, pretrained, probe_layers
-    from lightning_modules.analysis.words_as_vectors import (
-        WordVectors,
-        nearest_alike,
-        nearest_occurrences,
-        word_states,
-    )
+    from lightning_modules.analysis.words_as_vectors import WordVectors, nearest_alike, nearest_occurrences, word_states
     from lightning_modules.data.order.heldout import HeldOut
     from lightning_modules.training.pretrain import Pretrain
 
@@ -55,11 +50,7 @@ _SEARCHED, _SHORT, _LONG = 600, 6, 24  # sentences in which words are searched, 
 
 
 def inspect_model(study: "Study") -> "Inspection":
-    """Opens the model of a study whose filters leave one cell.
-
-    Raises:
-        ConfigError: See `Inspection`.
-    """
+    """Opens the model of a study whose filters leave one cell."""
     return Inspection(study.resolve(), study.records)
 
 
@@ -105,11 +96,7 @@ class Inspection:
     def about(self) -> Markdown:
         """The configuration of the model, and its held-out loss next to those of simple methods."""
         model, metrics = self.system.model.resolved(), self.record.metrics
-        losses = {
-            "the model": "loss",
-            "bigram baseline": "bigram_loss",
-            "unigram baseline": "unigram_loss",
-        }
+        losses = {"the model": "loss", "bigram baseline": "bigram_loss", "unigram baseline": "unigram_loss"}
         parts = [
             f"{source} {fixed(metrics[f'heldout.{name}'], 2)}"
             for source, name in losses.items()
@@ -145,7 +132,6 @@ class Inspection:
 
         Args:
             where: Layer and head, counted from 1; by default the head that differs most from positions alone.
-            sentence: The sentence.
 
         Raises:
             ConfigError: If there is no such head, or the sentence is too long.
@@ -154,13 +140,8 @@ class Inspection:
         layers, pieces = self._read(sentence)
         learned, prior = layers[layer].weights[0, head].numpy(), layers[layer].prior[0, head].numpy()
         name = f"Layer {layer + 1}, head {head + 1}"
-        return SVG(
-            svg(
-                attention_figure.one_head(
-                    learned, prior, pieces, name, f"numbers are weights of 30 % and more; {self._small}"
-                )
-            )
-        )
+        small = f"numbers are weights of 30 % and more; {self._small}"
+        return SVG(svg(attention_figure.one_head(learned, prior, pieces, name, small)))
 
     def _chosen(self, where: Sequence[int] | str | None) -> tuple[int, int]:
         if where is None:
@@ -174,7 +155,6 @@ class Inspection:
         return pair[0] - 1, pair[1] - 1
 
     def _transformer(self) -> Transformer:
-        """The settings of the model, whose attention is requested."""
         return only(self.system.model.resolved(), Transformer, "attention by head")
 
     def _read(self, sentence: str) -> tuple[list[Attention], list[str]]:
@@ -202,24 +182,14 @@ class Inspection:
     def heads_table(self) -> Markdown:
         """The same as numbers: as learned, and in brackets with positions only."""
         learned, prior = self.statistics
-        headings = [
-            "layer.head",
-            "before, %",
-            "itself, %",
-            "after, %",
-            "[CLS], %",
-            "[SEP], %",
-            "distance",
-            "entropy, nats",
-        ]
+        headings = ["layer.head", *(f"{name}, %" for name in ("before", "itself", "after", "[CLS]", "[SEP]"))]
         names, rows = ("previous", "itself", "following", "first", "separator", "distance", "entropy"), []
         for layer, head in np.ndindex(learned.entropy.shape):
             both = [(getattr(learned, name)[layer, head], getattr(prior, name)[layer, head]) for name in names]
-            cells = [f"{100 * a:.0f} ({100 * b:.0f})" for a, b in both[:5]] + [
-                f"{a:.1f} ({b:.1f})" for a, b in both[5:]
-            ]
+            cells = [f"{100 * a:.0f} ({100 * b:.0f})" for a, b in both[:5]]
+            cells += [f"{a:.1f} ({b:.1f})" for a, b in both[5:]]
             rows.append([f"{layer + 1}.{head + 1}", *cells, f"{learned.beyond[layer, head]:.2f}"])
-        return Markdown(markdown(Sheet([*headings, "beyond position, nats"], rows)))
+        return Markdown(markdown(Sheet([*headings, "distance", "entropy, nats", "beyond position, nats"], rows)))
 
     # --- vectors
 
@@ -263,7 +233,6 @@ class Inspection:
         """The states of one word, layer by layer, in sentences with its different senses.
 
         Args:
-            word: The word.
             sentences: Sense -> sentences with the word; by default those of `example_texts`.
 
         Raises:
@@ -288,11 +257,9 @@ class Inspection:
         The first row is the embedding table, which has one vector of the word for all sentences.
 
         Args:
-            word: The word.
             sentences: Sense -> sentences with the word, of which the first counts; by default those of `example_texts`.
             text: The sentences that are searched; by default 600 held-out ones.
             layer: The layer whose states are compared; by default the last.
-            count: How many.
 
         Raises:
             ConfigError: For a word without sentences, or a layer that the model lacks.
@@ -310,7 +277,6 @@ class Inspection:
         return Markdown(markdown(Sheet(["sense", "source", "nearest word", "cosine", "in"], shown, left=3)))
 
     def _sentences(self, word: str, sentences: Mapping[str, Sequence[str]] | None) -> Mapping[str, Sequence[str]]:
-        """Sense -> sentences with a word."""
         by_sense = sentences or example_texts.SENSES.get(word)
         if not by_sense:
             known = ", ".join(example_texts.SENSES)

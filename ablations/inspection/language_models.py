@@ -45,8 +45,6 @@ def opened(
 
     Args:
         source: A folder with ``config.json``, the first digits of a finished pretraining's id, or a grid.
-        records: The store of runs.
-        scale: Of a grid, the scale of the cell.
         filters: Of a grid, axis -> value, to leave one cell. Its first seed is opened.
         train: Whether to train a run again if its weights are missing.
 

@@ -92,7 +92,6 @@ class Gallery:
 
     @cached_property
     def _tokens(self) -> Tokens:
-        """The sentence as a row, with the names in it marked."""
         encoder = Encoder(tokenizer_file(self.data), self.data.tokenizer.kind)
         ids, _ = encoder([self.sentence])
         marks = np.concatenate([[0], marked(encoder, [self.sentence], annotator(RULE, "entities")), [0]])
@@ -170,8 +169,7 @@ class Gallery:
         hidden, text = groups >= 0, Text(tokens, vocabulary)
         seen = masking.hide(tokens, groups, vocabulary, draws).ids.numpy()[hidden]
         old = tokens.ids.numpy()[hidden]
-        row = np.nonzero(hidden)[0]
-        of = np.unique(row * hidden.shape[1] + groups[hidden], return_inverse=True)[1]
+        of = np.unique(np.nonzero(hidden)[0] * hidden.shape[1] + groups[hidden], return_inverse=True)[1]
         words = np.unique(np.stack([of, text.words.number[hidden]]), axis=1)[0]
         sizes, in_words = np.bincount(of), np.bincount(words)
         masked, kept = seen == vocabulary.mask, seen == old

@@ -81,8 +81,7 @@ class Orders:
         for row, column in np.ndindex(seen.shape):
             if not rows[row]:
                 continue
-            itself = row == column
-            colour = _ITSELF if itself else _EARLIER if hidden[column] else _CONTEXT
+            colour = _ITSELF if row == column else _EARLIER if hidden[column] else _CONTEXT
             face = colour if seen[row, column] else "white"
             axes.add_patch(Rectangle((column - 0.45, row - 0.45), 0.9, 0.9, facecolor=face, edgecolor=FAINT, lw=0.6))
         places = range(len(self.words))
@@ -111,9 +110,7 @@ class Orders:
         rows = [
             {
                 "objective": name,
-                "formula": " ".join(
-                    f"p({word} | {' '.join(given)})" if given else f"p({word})" for word, given in parts
-                ),
+                "formula": " ".join(f"p({w} | {' '.join(given)})" if given else f"p({w})" for w, given in parts),
                 "context": "all" if all(set(context) <= set(given) for _, given in parts) else "left of it",
                 "told": sum(word in hidden for _, given in parts for word in given),
             }

@@ -97,7 +97,6 @@ def _json_lines(file: Path) -> Document:
 
 
 def _check(document: Document, number: int, entry: Any) -> None:
-    """Adds what is wrong with a question to the problems of its file."""
     if not isinstance(entry, Mapping):
         document.complain((number,), "must be a mapping with prompt and options")
         return

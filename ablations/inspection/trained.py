@@ -50,8 +50,6 @@ def weights(record: Record, records: Records, train: bool) -> Path:
     """The weights file of a finished run.
 
     Args:
-        record: The record of the run.
-        records: Its store.
         train: Whether to train the run again if the file is missing.
 
     Raises:
@@ -91,8 +89,6 @@ def keep(record: Record, records: Records, train: bool) -> Path:
     """Keeps the weights and the tokenizer of a finished pretraining with the records.
 
     Args:
-        record: The record of the run.
-        records: Its store.
         train: See `weights`.
 
     Returns:

@@ -101,7 +101,6 @@ def read(name: str, table: str = "", folder: Path = FOLDER) -> list[Published]:
     Args:
         name: A file name in ``folder``, with or without ``.csv``.
         table: Which table; empty for all.
-        folder: The folder of the files.
 
     Raises:
         ConfigError: For an unknown file or table, and for all invalid rows, each with its line.
@@ -169,7 +168,7 @@ def _row(header: list[str], cells: list[str], line: int) -> tuple[Published | No
         if row["better"]:
             wrong.append(f"better is {row['better']!r}, but text cannot be ordered. Leave it empty.")
     else:
-        if not _is_number(row["value"]):
+        if not is_number(row["value"]):
             wrong.append(f"the value {row['value']!r} is not a number")
         if row["better"] not in _DIRECTIONS:
             wrong.append(f"better is {row['better']!r}. Allowed: {', '.join(_DIRECTIONS)}.")
@@ -181,7 +180,8 @@ def _row(header: list[str], cells: list[str], line: int) -> tuple[Published | No
     return Published(**row, knobs=knobs, line=line), []
 
 
-def _is_number(printed: str) -> bool:
+def is_number(printed: str) -> bool:
+    """Whether a printed value, without a tilde, is a finite number."""
     try:
         return math.isfinite(float(printed.lstrip("~")))
     except ValueError:

@@ -53,7 +53,6 @@ def amounts(record: Record, unit: str) -> list[float]:
     """The amount of a unit that a run had used at each point of its curve; empty if the record lacks it.
 
     Args:
-        record: The run.
         unit: ``steps``, ``tokens``, ``flops`` or ``seconds``; the last two grow in proportion to tokens.
     """
     tokens, total = record.curve.get("tokens", []), record.cost.get("tokens")

@@ -15,33 +15,25 @@ from lightning_modules.zero_shot.perplexity import RunningText
 from lightning_modules.zero_shot.table import ZERO_SHOT
 from lightning_modules.zero_shot.task import SAME_TOKENS
 
-_UNITS = (  # the first matching ending counts
-    ("loss", "nats"),
-    ("nats_per_byte", "nats/byte"),
-    ("perplexity", "perplexity"),
-    (".words", "words"),
-    (".translations", "sentences"),
-    (".translation_length", "times"),
-    ("plateau", "0 or 1"),
-    ("all_equal", "0 or 1"),
-    ("parameters", "parameters"),
-    ("tokens_per_second", "tokens/s"),
-    ("tokens", "tokens"),
-    ("flops", "FLOP"),
-    ("seconds", "s"),
-    ("_pairs", "pairs"),
-    ("speed_up", "times"),
-    ("angle", "degrees"),
-    ("angle_change", "degrees"),
-    ("distance", "L2 norm"),
-    ("distance_change", "L2 norm"),
-    ("matthews", "correlation"),
-    ("spearman", "correlation"),
-    ("pearson", "correlation"),
-    ("average", "mean score"),
-    ("mean", "mean score"),
-    ("", "share"),
-)
+_UNITS = {  # unit -> endings of names; others are shares
+    "nats": ("loss",),
+    "nats/byte": ("nats_per_byte",),
+    "perplexity": ("perplexity",),
+    "words": (".words",),
+    "sentences": (".translations",),
+    "times": (".translation_length", "speed_up"),
+    "0 or 1": ("plateau", "all_equal"),
+    "parameters": ("parameters",),
+    "tokens/s": ("tokens_per_second",),
+    "tokens": ("tokens",),
+    "FLOP": ("flops",),
+    "s": ("seconds",),
+    "pairs": ("_pairs",),
+    "degrees": ("angle", "angle_change"),
+    "L2 norm": ("distance", "distance_change"),
+    "correlation": ("matthews", "spearman", "pearson"),
+    "mean score": ("average", "mean"),
+}
 _BEGINNINGS = (("heldout.bleu", "points"), ("heldout.chrf", "points"))  # which count before all endings
 _PLACEHOLDER = re.compile(r"<\w+>")
 
@@ -66,8 +58,7 @@ class Meaning:
     @property
     def parts(self) -> re.Pattern[str]:
         """A regular expression for the names that the pattern matches."""
-        words = map(re.escape, _PLACEHOLDER.split(self.pattern))
-        return re.compile(r"\w+".join(words))
+        return re.compile(r"\w+".join(map(re.escape, _PLACEHOLDER.split(self.pattern))))
 
 
 @cache
@@ -162,7 +153,8 @@ def _measures() -> dict[str, str]:
 def _meaning(name: str, text: str, source: str) -> Meaning:
     measure = ".".join(name.split(".")[:2])  # a simple method has the unit of its metric
     begun = (unit for beginning, unit in _BEGINNINGS if measure.startswith(beginning))
-    unit = next(begun, next(unit for ending, unit in _UNITS if measure.endswith(ending)))
+    ended = (unit for unit, endings in _UNITS.items() if measure.endswith(endings))
+    unit = next(begun, next(ended, "share"))
     return Meaning(name, unit, text, source)
 
 

@@ -77,7 +77,6 @@ def scores(
     Args:
         sides: The run ids of each side.
         metric: The metric; its value must be the mean of the scores.
-        measured: Holds the records.
         against: The metric of a simple method whose score is subtracted; see `_minus_majority`.
 
     Returns:
@@ -110,7 +109,6 @@ def _of_run(
 
 
 def _of_sequences(kept: Mapping[str, Any], metric: str, value: float) -> _Run | None:
-    """The losses of a pretraining by sequence."""
     try:
         found = heldout.losses(kept, metric, value)
     except Flawed:

@@ -37,7 +37,6 @@ def noise(records: Iterable[Record], metric: str, run: Run, *, within: bool) -> 
 
     Args:
         records: Of any grids.
-        metric: A metric that records have.
         run: A run that is planned. If it is a pretraining, only those that continue trunks count, or those that do not.
         within: Whether the noise within blocks is requested: within trunks, models that are read, or, of fine-tunings,
             seeds.

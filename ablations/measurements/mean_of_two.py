@@ -31,7 +31,6 @@ def mean_of_two(a: Record, b: Record, task: str) -> Record:
     Args:
         a: A finished fine-tuning.
         b: Another one, of the same seed.
-        task: Their task.
 
     Raises:
         ConfigError: If the task has not two classes, if one of them keeps no probabilities, and if their tasks or
@@ -48,8 +47,7 @@ def mean_of_two(a: Record, b: Record, task: str) -> Record:
     labels, others = _labels(a), _labels(b)
     if _prints(a, task) != _prints(b, task) or not np.array_equal(labels, others):
         raise ConfigError([f"{names} answer different examples of {task}. Name two cells that answer the same."])
-    mean = (_probabilities(a) + _probabilities(b)) / 2
-    answers = mean.argmax(axis=1)
+    answers = ((_probabilities(a) + _probabilities(b)) / 2).argmax(axis=1)
     scores = {f"{task}.{name}": METRICS[name].of(labels, answers) for name in TASKS[task].metrics if name in METRICS}
     simple = {
         name: value

@@ -17,7 +17,7 @@ from ablations.measurements.derived import DERIVED
 from ablations.measurements.layer_metrics import LAYER_METRICS
 from ablations.measurements.mean_of_two import mean_of_two
 from ablations.measurements.probe_metrics import gains
-from ablations.measurements.selection import mean_cells
+from ablations.measurements.selection import mean_cells, paths_of
 from ablations.schema.cell import Cell, Trial
 from ablations.schema.grid import Grid
 from ablations.schema.record import Record
@@ -279,7 +279,6 @@ def _no_sums(run_id: str) -> None:
 
 
 def _first_seeds(cell: Cell, count: int) -> Cell:
-    """The cell with its first seeds only."""
     kept = {run.seed for run in cell.planned[:count]}
     if len(kept) == len(cell.planned):
         return cell
@@ -346,17 +345,9 @@ def measured(trial: Trial, records: Lookup, bars: Bars = _NO_BARS) -> Iterator[M
     for run in trial.work:
         record = records.get(run.id)
         if record is not None:
-            where = Measurement(
-                trial.label,
-                run.seed,
-                run.id,
-                run.task,
-                SILENT if is_silent(record, run.task) else record.outcome,
-                device_class(record),
-                flags.get(run.seed),
-                "",
-                0,
-            )
+            how = SILENT if is_silent(record, run.task) else record.outcome
+            named = (trial.label, run.seed, run.id, run.task)
+            where = Measurement(*named, how, device_class(record), flags.get(run.seed), "", 0)
             yield from record_rows(where, record)
             for metric, value in bars.of_methods(record).items():
                 yield where._replace(metric=metric, value=value)
@@ -389,7 +380,6 @@ def record_rows(where: Measurement, record: Record) -> Iterator[Measurement]:
 
 
 def _metrics(record: Record) -> dict[str, float]:
-    """All single numbers of a record."""
     numbers = {name: float(value) for name, value in record.metrics.items()}
     if record.layers:
         summaries = {name: of(record.layers.get(statistic, ())) for name, (statistic, of) in LAYER_METRICS.items()}
@@ -426,7 +416,7 @@ def indexed(rows: tuple[Measurement, ...], outcome: str = "done") -> dict[tuple[
 
 
 def _in_order(cells: tuple[Cell, ...]) -> list[Cell]:
-    paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
+    paths = paths_of(cells)
     seen = {path: list(dict.fromkeys(json.dumps(cell.values.get(path)) for cell in cells)) for path in paths}
 
     def place(path: str, value: Any) -> float:

@@ -1,6 +1,6 @@
 """Which cells a few values select, those of the grid's ``means`` included."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ablations.literature.published_values import same
@@ -11,6 +11,11 @@ from ablations.schema.grid import Grid
 def as_printed(cell: Cell) -> dict[str, Any]:
     """The values of a cell as papers print them; grids name baselines and claims by these."""
     return {**cell.values, **cell.printed}
+
+
+def paths_of(cells: Iterable[Cell]) -> list[str]:
+    """The paths in which some cells have values, each once, in their order."""
+    return list(dict.fromkeys(path for cell in cells for path in cell.values))
 
 
 def agrees(values: Mapping[str, Any], pattern: Mapping[str, Any]) -> bool:

@@ -40,8 +40,6 @@ def samples(measured: Measurements, cells: Sequence[Cell], rows: Rows) -> dict[i
     """The values of each sample of the groups that some cells belong to: group -> sample -> a value for each run.
 
     Args:
-        measured: The measurements of all cells of the grid.
-        cells: The cells that are compared.
         rows: Gives what is compared of a cell, by seed.
     """
     wanted = {group_of(measured.grid, cell) for cell in cells}
@@ -68,7 +66,6 @@ def differences(measured: Measurements, rows: Rows) -> Difference:
     """The function that compares two cells of a grid: the runs it compares, and the first mean minus the second.
 
     Args:
-        measured: The measurements of all cells.
         rows: Gives what is compared of a cell, by seed.
     """
     named = names(measured.cells, rows)

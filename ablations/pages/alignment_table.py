@@ -82,7 +82,7 @@ def _left(one: Contrast) -> float | None:
 def _ends(one: Contrast) -> list[Entry]:
     nothing = Interval(None, None, None, 0)
     found = [one.facing(interval) or nothing for interval in (one.tokens, one.flops, one.multiples, one.earlier)]
-    return [end for interval in found for end in (interval.mean, interval.low, interval.high)]
+    return [end for interval in found for end in interval.ends]
 
 
 def _sides(one: Contrast, values: Sequence[float | None]) -> list[float | None]:
@@ -129,7 +129,6 @@ def in_short(verdicts: Sequence[Verdict], named: Verdict | None = None) -> str:
     """What is left of a settled difference of two cells, as Markdown; empty where none is aligned.
 
     Args:
-        verdicts: The verdicts of the page.
         named: The one that its headline quotes, whose difference this is; the largest, where that is not aligned.
     """
     shown = contrasts(verdicts)

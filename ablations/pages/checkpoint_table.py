@@ -51,9 +51,6 @@ def part(grid: Grid, scale: str, folder: Path, tasks: Collection[str]) -> list[s
     """The paragraphs of a page about public checkpoints.
 
     Args:
-        grid: The grid of the page.
-        scale: Its scale.
-        folder: Its folder.
         tasks: What the grid asks at this scale.
 
     Returns:

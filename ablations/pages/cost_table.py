@@ -65,7 +65,6 @@ def rows(snapshot: Snapshot, scales: Sequence[str] = SCALES) -> list[Row]:
 
 
 def _pilots(grid: Grid, snapshot: Snapshot, known: frozenset[str] | None) -> dict[str, Measurements]:
-    """The measurements of the scales of a grid that have records."""
     measured = {}
     for scale in grid.scales:
         with contextlib.suppress(ConfigError):  # its data are neither pinned nor available
@@ -116,9 +115,7 @@ def _sees(grid: Grid, scale: str, told: Sequence[Prospect]) -> tuple[str, ...]:
         unit = "times" if one.claim.relation == "ratio" else units.get(one.claim.metric, "") or one.claim.metric
         if one.visible is not None and (unit not in smallest or one.visible < smallest[unit][0]):
             smallest[unit] = one.visible, one
-    return tuple(
-        f"{amount(visible, unit)} ({one.claim.id}{_noise(one, scale)})" for unit, (visible, one) in smallest.items()
-    )
+    return tuple(f"{amount(seen, unit)} ({one.claim.id}{_noise(one, scale)})" for unit, (seen, one) in smallest.items())
 
 
 def _noise(one: Prospect, scale: str) -> str:

@@ -23,7 +23,7 @@ from ablations.core.formatting import (
     mean_text,
     path_text,
     quantity,
-    value_text,
+    value_texts,
 )
 from ablations.core.metrics import HELDOUT
 from ablations.core.statistics import Interval, mean_interval
@@ -31,7 +31,7 @@ from ablations.measurements import trunks
 from ablations.measurements.curves import Crossing, amounts, crossing, curve, final_slope, geometric_mean, value_at
 from ablations.measurements.measurements import BySeed, Measurements, device_class
 from ablations.measurements.references import heldout_metric
-from ablations.measurements.selection import baseline_of
+from ablations.measurements.selection import baseline_of, paths_of
 from ablations.measurements.sides import one_text
 from ablations.measurements.variances import differences
 from ablations.schema.cell import Cell
@@ -197,10 +197,11 @@ def _difference(
 def single(measured: Measurements, unit: str) -> Sheet:
     """The table for one unit: loss, difference to the baseline, share of its training that each run has made."""
     measured = measured.in_order()
-    equal, paths = compare(measured, unit), _paths(measured.cells)
+    equal, paths = compare(measured, unit), paths_of(measured.cells)
     headings = [*map(path_text, paths), "runs", f"held-out loss (nats) {equal.heading}", "minus baseline"]
     rows: list[list[Entry]] = [
-        [*_knobs(at.cell, paths), len(at.values), _mean(at), _minus(at, measured), _share(at)] for at in equal.cells
+        [*value_texts(at.cell.values, paths), len(at.values), _mean(at), _minus(at, measured), _share(at)]
+        for at in equal.cells
     ]
     return Sheet([*headings, "share of training"], rows, left=len(paths), notes=_notes([equal]))
 
@@ -218,13 +219,13 @@ def sheets(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None
     if len({at.runs for equal in by_unit for at in equal.cells if at.runs}) < 2:
         return None
     asked = _predictions(cells)
-    paths, labelled = _paths(cells), [{at.cell.label: at for at in equal.cells} for equal in by_unit]
+    paths, labelled = paths_of(cells), [{at.cell.label: at for at in equal.cells} for equal in by_unit]
     rows = [(cell, [of_unit.get(cell.label) for of_unit in labelled]) for cell in cells]
     reading = Sheet(
         [*map(path_text, paths), *(asked and _ASKED), *(equal.heading for equal in by_unit), *_LEARNING],
         [
             [
-                *_knobs(cell, paths),
+                *value_texts(cell.values, paths),
                 *asked.get(cell.label, ()),
                 *(_mean(at) if at else "" for at in entries),
                 _crossing_text(cell, measured),
@@ -246,10 +247,10 @@ def sheets(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None
             "final slope high",
         ],
         [
-            [cell.label, *_knobs(cell, paths)]
+            [cell.label, *value_texts(cell.values, paths)]
             + [cell.system.predictions_per_step(), cell.system.predictions_per_token()]
             + [entry for equal, at in zip(by_unit, entries, strict=True) for entry in _numbers(equal, at)]
-            + [*_crossing_numbers(cell, measured), *_slope_numbers(cell, measured)]
+            + [*_crossing_numbers(cell, measured), *_final_slope(cell, measured).ends]
             for cell, entries in rows
         ],
     )
@@ -295,11 +296,6 @@ def _final_slope(cell: Cell, measured: Measurements) -> Interval:
     return mean_interval([slope for slope in slopes if slope is not None])
 
 
-def _slope_numbers(cell: Cell, measured: Measurements) -> tuple[float | None, float | None, float | None]:
-    slope = _final_slope(cell, measured)
-    return slope.mean, slope.low, slope.high
-
-
 def _predictions(cells: Sequence[Cell]) -> dict[str, list[Entry]]:
     """Cell -> tokens predicted in a step, and of a hundred; empty where all cells predict the same share."""
     systems = {cell.label: cell.system for cell in cells}
@@ -316,16 +312,8 @@ def _numbers(equal: EqualCompute, at: CellAtBudget | None) -> list[Entry]:
     if at is None:
         return [equal.amount, *([None] * 10)]
     mean, minus = at.interval, at.difference
-    difference = (minus.mean, minus.low, minus.high, minus.n) if minus else (None,) * 4
-    return [equal.amount, mean.mean, mean.low, mean.high, mean.n, at.interpolated, at.share, *difference]
-
-
-def _paths(cells: Sequence[Cell]) -> list[str]:
-    return list(dict.fromkeys(path for cell in cells for path in cell.values))
-
-
-def _knobs(cell: Cell, paths: Sequence[str]) -> list[Entry]:
-    return [value_text(path, cell.values[path]) if path in cell.values else None for path in paths]
+    difference = (*minus.ends, minus.n) if minus else (None,) * 4
+    return [equal.amount, *mean.ends, mean.n, at.interpolated, at.share, *difference]
 
 
 def _mean(at: CellAtBudget) -> str:

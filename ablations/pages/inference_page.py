@@ -23,11 +23,13 @@ from ablations.core.formatting import (
     places,
     quantity,
     value_text,
+    value_texts,
 )
 from ablations.core.statistics import Interval, mean_interval
 from ablations.figures.style import FAINT, OKABE_ITO, STYLE, blank, keyed, save, shown, titles
 from ablations.measurements import pareto
 from ablations.measurements.measurements import Measurements
+from ablations.measurements.selection import paths_of
 from ablations.running import inference
 from ablations.schema.cell import Cell
 from lightning_modules import files
@@ -82,13 +84,11 @@ def sheets(known: Measurements, measured: Sequence[Mapping[str, Any]]) -> tuple[
     Where some cell has a score, the table to read has it, and on the front of which costs a cell is.
     """
     cells, main = known.cells, known.grid.metrics[0]
-    paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
+    paths = paths_of(cells)
     batches, score = inference.batches(measured), pareto.scores(known, main.name)
     headings = [*map(path_text, paths), "encoder parameters", "FLOPs", "MB of the file"]
     is_alone = len(measured) == 1  # of several devices a page has no room for memory, which the CSV has
-    headings += [
-        f"{what}, batch of {batch}" for batch in batches for what in ("ms per pass", "peak MB")[: 1 + is_alone]
-    ]
+    headings += [f"{what}, batch of {n}" for n in batches for what in ("ms per pass", "peak MB")[: 1 + is_alone]]
     every = ["cell", *paths, "device", "threads", "length", "parameters", "flops", "file mb"]
     every += [f"{what}, batch {b}" for b in batches for what in ("ms", "ms low", "ms high", "peak MB")]
     reading: list[list[Entry]] = []
@@ -98,16 +98,13 @@ def sheets(known: Measurements, measured: Sequence[Mapping[str, Any]]) -> tuple[
         fronts = {cost.name: pareto.front(cost.of, score, main.better) for cost in pareto.costs([device], batches)}
         for cell in _by_size(cells, [device]):
             row = device["cells"][cell.label]
-            named: list[Entry] = [
-                value_text(path, cell.values[path]) if path in cell.values else None for path in paths
-            ]
             by_batch = [row[str(batch)] for batch in batches]
             on = [_brief(name) for name, labels in fronts.items() if cell.label in labels]
             scored = (
                 [mean_text(score[cell.label]), ", ".join(on) or "none"] if cell.label in score else ["no record", ""]
             )
             reading.append([
-                *named, *(scored if score else []),
+                *value_texts(cell.values, paths), *(scored if score else []),
                 quantity(row["parameters"]), quantity(row["flops"]), f"{row['file_mb']:.2f}",
                 *(text for b in by_batch for text in (_milliseconds(b), f"{b['mb']:.1f}")[: 1 + is_alone]),
                 *([device_text] if len(measured) > 1 else []),
@@ -206,7 +203,8 @@ def figure(known: Measurements, measured: Sequence[Mapping[str, Any]]) -> Figure
             for label, interval in heights.items():
                 x, is_on = cost.of[label], label in on
                 low, high = cost.spread.get(label, (x, x))
-                spread, half = [[max(0.0, x - low)], [max(0.0, high - x)]], _error(interval.half)
+                spread = [[max(0.0, x - low)], [max(0.0, high - x)]]
+                half = None if interval.half is None else [[interval.half], [interval.half]]
                 look = {"color": colour[label], "zorder": 3} if is_on else {"color": _DOMINATED, "zorder": 2}
                 axes.errorbar(x, _height(interval), half, spread, fmt=marker[label], ms=6, lw=1.2, capsize=2,
                               **look)  # fmt: skip
@@ -216,11 +214,9 @@ def figure(known: Measurements, measured: Sequence[Mapping[str, Any]]) -> Figure
         for first in grid[:, 0]:
             scored = f"{shown(main.label or main.name)}\n{main.better} is better"
             first.set_ylabel(scored if is_scored else "encoder parameters")
-        dots = [
-            key.plot([], [], marker=marker.get(label), ls="", color=colour.get(label, _DOMINATED))[0] for label in names
-        ]
+        dots = [key.plot([], [], marker=marker.get(one), ls="", color=colour.get(one, _DOMINATED))[0] for one in names]
         told = [name if label in heights else f"{name} (no run)" for label, name in names.items()]
-        heading = shown(", ".join(map(path_text, dict.fromkeys(path for cell in cells for path in cell.values))), 80)
+        heading = shown(", ".join(map(path_text, paths_of(cells))), 80)
         key.legend(dots, [shown(name, 34) for name in told], ncols=_COLUMNS, loc="center left", title=heading,
                    alignment="left", fontsize=9, title_fontsize=9, borderaxespad=0)  # fmt: skip
         devices = "; ".join(dict.fromkeys(f"{device['device']}" for device in measured))
@@ -237,11 +233,6 @@ def figure(known: Measurements, measured: Sequence[Mapping[str, Any]]) -> Figure
 def _height(interval: Interval) -> float:
     assert interval.mean is not None, "cells without a mean have no score"
     return interval.mean
-
-
-def _error(half: float | None) -> list[list[float]] | None:
-    """Error bars of an interval; None if its width is unknown."""
-    return None if half is None else [[half], [half]]
 
 
 def _format(axes: Axes, name: str, *, is_log: bool) -> None:

@@ -1,9 +1,8 @@
 """Rows that no run has: means of the probabilities of two cells, computed when tables are made."""
 
-from collections.abc import Sequence
 from typing import Any
 
-from ablations.core.formatting import Entry, Sheet, cell_text, difference_text, fixed, mean_text, path_text, places
+from ablations.core.formatting import Sheet, cell_text, difference_text, fixed, mean_text, path_text, places
 from ablations.core.statistics import Interval, mean_interval
 from ablations.measurements.mean_of_two import problem
 from ablations.measurements.measurements import Measurements
@@ -26,6 +25,11 @@ def sheets(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None
     axes = list(dict.fromkeys(path for mean, _ in rows for path in mean.values))
     seeds = sorted({run.seed for mean, _ in rows for run in mean.planned})
     values = [measured.values(mean, metric.name) for mean, metric in rows]
+    notes = [
+        "No run has these values. The probabilities that two fine-tunings of one seed give to the classes of an "
+        "example are averaged. The class with the higher mean is the answer. Means have 95 % intervals over seeds. So "
+        "have differences, seed by seed, not adjusted for the number of comparisons."
+    ]
     reading = Sheet(
         [*map(path_text, axes), "mean of", "metric", "runs", "value", "minus the first", "minus the second",
          *(f"seed {seed}" for seed in seeds)],
@@ -38,7 +42,7 @@ def sheets(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None
             for (mean, metric), both, found in zip(rows, parts, values, strict=True)
         ],
         left=len(axes) + 2,
-        notes=_notes(measured),
+        notes=[*notes, *(f"{label}: {'; '.join(why)}." for label, why in measured.apart.items())],
         brief=["runs", "value", "minus the first", "minus the second"],
     )  # fmt: skip
     ends = ("", " low", " high")
@@ -48,8 +52,8 @@ def sheets(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None
          *(f"seed {seed}" for seed in seeds)],
         [
             [cell_text(mean.values), *(part.label for part in both), metric.name, len(mean.planned), len(found),
-             *_ends(mean_interval(list(found.values()))),
-             *(end for part in both for end in _ends(_minus(measured, found, part, metric))),
+             *mean_interval(list(found.values())).ends,
+             *(end for part in both for end in _minus(measured, found, part, metric).ends),
              *(found.get(seed) for seed in seeds)]
             for (mean, metric), both, found in zip(rows, parts, values, strict=True)
         ],
@@ -73,18 +77,5 @@ def _minus(measured: Measurements, found: dict[int, float], part: Cell, metric: 
     return mean_interval([value - others[seed] for seed, value in found.items() if seed in others])
 
 
-def _ends(interval: Interval) -> list[Entry]:
-    return [interval.mean, interval.low, interval.high]
-
-
 def _text(value: float | None) -> str:
     return "" if value is None else fixed(value, places(None, value))
-
-
-def _notes(measured: Measurements) -> Sequence[str]:
-    notes = [
-        "No run has these values. The probabilities that two fine-tunings of one seed give to the classes of an "
-        "example are averaged. The class with the higher mean is the answer. Means have 95 % intervals over seeds. So "
-        "have differences, seed by seed, not adjusted for the number of comparisons."
-    ]
-    return [*notes, *(f"{label}: {'; '.join(why)}." for label, why in measured.apart.items())]

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ablations.core.formatting import Entry, Sheet, cell_text, fixed, path_text, value_text
+from ablations.core.formatting import Entry, Sheet, cell_text, fixed, path_text, span_text, value_text
 from ablations.core.statistics import Interval, mean_interval
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.probe_metrics import GAIN, MEAN_GAIN, PREFIX, controls_of
+from ablations.measurements.selection import paths_of
 from ablations.measurements.sides import by_pretraining
 from ablations.schema.cell import Cell
 from lightning_modules.probing.retrieval import RETRIEVALS
@@ -27,7 +28,7 @@ def table(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None:
     if not probes:
         return None
     cells = by_pretraining([cell for cell in measured.cells if measured.of(cell, MEAN_GAIN)])
-    paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
+    paths = paths_of(cells)
     rows: list[list[Entry]] = [
         [*_knobs(cell, paths), len(measured.of(cell, MEAN_GAIN)), *(_text(measured, cell, name) for name in probes),
          _signed(_mean(measured, cell, MEAN_GAIN))]
@@ -85,20 +86,17 @@ def _signed(gain: Interval) -> str:
 def _control(measured: Measurements, cells: Sequence[Cell], metric: str) -> str:
     """The score on which all runs agree, or the least and the greatest."""
     values = [value for cell in cells for value in measured.values(cell, metric).values()]
-    if not values:
-        return ""
-    low, high = f"{min(values):.3f}", f"{max(values):.3f}"
-    return low if low == high else f"{low} to {high}"
+    return span_text(values, "{:.3f}".format) if values else ""
 
 
 def _numbers(measured: Measurements, cells: Sequence[Cell], probes: Sequence[str]) -> Sheet:
-    paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
+    paths = paths_of(cells)
     endings = {name: ("", GAIN, *(f"_{control}" for control in controls_of(name))) for name in probes}
     metrics = [MEAN_GAIN, *(f"{PREFIX}{name}{ending}" for name in probes for ending in endings[name])]
     rows: list[list[Entry]] = []
     for cell in cells:
         intervals = [_mean(measured, cell, metric) for metric in metrics]
-        numbers = [entry for found in intervals for entry in (found.mean, found.low, found.high, found.n)]
+        numbers = [entry for found in intervals for entry in (*found.ends, found.n)]
         rows.append([_name(measured, cell), *_knobs(cell, paths), *numbers])
     headings = [f"{metric} {name}" for metric in metrics for name in ("mean", "low", "high", "n")]
     return Sheet(["cell", *(paths or ["pretraining"]), *headings], rows)

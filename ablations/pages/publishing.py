@@ -55,8 +55,7 @@ def publish(source: str, found: Plan, records: Records) -> dict[str, Path]:
     read is left out of the scoreboard with a `GridWarning`.
     """
     with _snapshot(records) as snapshot:
-        measured = Measurements(found.grid, found.cells, snapshot)
-        written = _publish(source, found, measured, snapshot.folder)
+        written = _publish(source, found, Measurements(found.grid, found.cells, snapshot), snapshot.folder)
         if records.published:
             return written
         if scales.is_trial(found.scale):
@@ -82,7 +81,6 @@ def check_page(source: str, folder: Path) -> None:
 
     Args:
         source: The name of a grid, or the path of its file.
-        folder: The folder of the page.
 
     Raises:
         ConfigError: If it is; a file that is gone has no page.
@@ -135,7 +133,6 @@ def republish(results_dir: str | Path | None = None, grid: str | None = None) ->
     Also writes the page of published configurations, which needs no records. Reads each record once.
 
     Args:
-        results_dir: The results folder.
         grid: The grid whose pages are rebuilt, with the scoreboard and the index; by default all.
 
     Returns:

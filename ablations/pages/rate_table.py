@@ -41,8 +41,9 @@ def sheets(measured: Measurements, verdicts: Sequence[Verdict]) -> tuple[Sheet, 
     everything = Sheet(
         ["claim", "effect", "low", "high", *(f"{one}{end}" for one in settings for end in ends), "the trials show"],
         [
-            [verdict.claim.id, verdict.raw.mean, verdict.raw.low, verdict.raw.high,
-             *(value for one in settings for value in _ends(named, one)), _said(verdict, shown)]
+            [verdict.claim.id, *verdict.raw.ends,
+             *(end for one in settings for end in (named[one].interval.ends if one in named else (None,) * 3)),
+             _said(verdict, shown)]
             for verdict, shown, named in rows
         ],
     )  # fmt: skip
@@ -61,13 +62,6 @@ def _name(move: Move) -> str:
 
 def _effect(named: Mapping[str, Move], setting: str) -> Entry:
     return difference_text(named[setting].interval) if setting in named else ""
-
-
-def _ends(named: Mapping[str, Move], setting: str) -> list[Entry]:
-    if setting not in named:
-        return [None] * 3
-    interval = named[setting].interval
-    return [interval.mean, interval.low, interval.high]
 
 
 def _said(verdict: Verdict, shown: Sequence[Move]) -> str:

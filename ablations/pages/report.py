@@ -85,7 +85,6 @@ def publish(plan: Planned, measured: Measurements, folder: Path) -> dict[str, Pa
 
     Args:
         plan: The cells, in order; ``plan.folder_name`` differs from ``plan.scale`` if the grid was overridden.
-        measured: The measurements of its cells.
         folder: ``results/<grid>/<folder name>``; created if missing. Other files in it stay (the executed notebook).
 
     Returns:
@@ -96,7 +95,7 @@ def publish(plan: Planned, measured: Measurements, folder: Path) -> dict[str, Pa
     written: dict[str, Path] = {}
     for name, sheets in made.items():
         if sheets:
-            written |= _named(tables.write(folder, name, sheets))
+            written |= {path.name: path for path in tables.write(folder, name, sheets).values()}
         else:
             tables.remove(folder, name)
     told = heading.subtitle(plan, measured)
@@ -141,13 +140,7 @@ def rendered(scale: str, measured: Measurements, notation: Literal["md", "tex"])
     """All tables of a page in one notation, each below the title of its section."""
     made = _sheets(measured, judged.verdicts(scale, measured)).items()
     mark = {"md": "### {}\n\n", "tex": "% {}\n"}[notation]
-    return "\n".join(
-        mark.format(_SECTIONS[name]) + tables.rendered(sheets, notation) for name, sheets in made if sheets
-    )
-
-
-def _named(paths: Mapping[str, Path]) -> dict[str, Path]:
-    return {path.name: path for path in paths.values()}
+    return "\n".join(mark.format(_SECTIONS[name]) + tables.rendered(found, notation) for name, found in made if found)
 
 
 def _card(plan: Planned, measured: Measurements, verdicts: Sequence[Verdict]) -> dict[str, Any]:
@@ -192,7 +185,6 @@ def _told(plan: Planned, measured: Measurements, verdicts: Sequence[Verdict]) ->
 
 
 def _quoted(plan: Planned, measured: Measurements, verdicts: Sequence[Verdict]) -> list[str]:
-    """The claims whose effects the answer in words gives."""
     return conclusion.quoted(conclusion.stated(plan), measured, verdicts)
 
 
@@ -246,13 +238,16 @@ def _page(
             parts += [f"## {title}", text]
     tasks = {run.task for cell in plan.cells for run in (*cell.zero_shot, *cell.awaited) if run.task}
     parts += checkpoint_table.part(plan.grid, plan.scale, folder, tasks)
+    commands = [_command(plan, f"show {{}} --format {end}", f"written('{end}')") for end in ("csv", "tex")]
+    long, tex = map(markdown_code, commands)
     parts += [
         "## What is held equal",
         held_equal.lines(plan),
         "## Cost",
         _cost(plan, measured),
         "## Every number",
-        _numbers(plan),
+        f"Every number of every run, one per row, as CSV: {long}. The file docs/records.md has its columns and "
+        f"metrics. The tables of this page in LaTeX: {tex}.",
         "## Regenerate",
         _commands(plan),
     ]
@@ -323,7 +318,6 @@ def _cost(plan: Planned, measured: Measurements) -> str:
 
 
 def _trunk_cost(plan: Planned, measured: Measurements) -> str:
-    """What the trunks took, on top; empty without any."""
     found = trunks.of_cells(plan.cells)
     records = [record for run in found if (record := measured.get(run.id)) is not None]
     if not found:
@@ -369,16 +363,6 @@ def _commands(plan: Planned) -> str:
     )
 
 
-def _numbers(plan: Planned) -> str:
-    """How to get what is too large to lie next to each page, or wanted by few."""
-    commands = [_command(plan, f"show {{}} --format {end}", f"written('{end}')") for end in ("csv", "tex")]
-    long, tex = map(markdown_code, commands)
-    return (
-        f"Every number of every run, one per row, as CSV: {long}. The file docs/records.md has its columns and "
-        f"metrics. The tables of this page in LaTeX: {tex}."
-    )
-
-
 def _command(plan: Planned, words: str = "run {}", call: str = "run()") -> str:
     """What to type: words of the command line around the grid, or of an overridden one a call of its study."""
     if not plan.overrides:
@@ -404,7 +388,8 @@ def index(results_dir: Path) -> Path:
         "published/systems.md": "[Systems of 2018 to 2020](published/systems.md): sizes over the date, and costs.",
     }
     parts.append("\n".join(f"* {line}" for name, line in overviews.items() if (results_dir / name).is_file()))
-    pages = sorted(cards.cards(results_dir), key=lambda page: _place(page[0].parent.name))
+    places = {grid: place for place, grid in enumerate(_FIRST)}
+    pages = sorted(cards.cards(results_dir), key=lambda page: places.get(page[0].parent.name, len(places)))
     rows = []
     for folder, page in pages:
         where = folder.relative_to(results_dir).as_posix()
@@ -424,10 +409,6 @@ def index(results_dir: Path) -> Path:
     parts += _essays(results_dir)
     store.write(path := results_dir / "README.md", ("\n\n".join(filter(None, parts)) + "\n").encode())
     return path
-
-
-def _place(grid: str) -> int:
-    return _FIRST.index(grid) if grid in _FIRST else len(_FIRST)
 
 
 def _in_short(said: str) -> str:

@@ -137,8 +137,8 @@ def sheets(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None
         ],
     )
     every: list[list[Entry]] = [
-        [one.cell.label, one.whole.label, one.metric, one.method, one.level, one.gain.mean, one.gain.low, one.gain.high,
-         *((one.share.mean, one.share.low, one.share.high) if one.share else (None, None, None)), one.gain.n]
+        [one.cell.label, one.whole.label, one.metric, one.method, one.level, *one.gain.ends,
+         *(one.share.ends if one.share else (None,) * 3), one.gain.n]
         for one in found
     ]  # fmt: skip
     numbers = Sheet(

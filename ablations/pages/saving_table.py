@@ -127,8 +127,8 @@ def sheets(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None
     everything = Sheet(
         ["a", "b", "metric", "labels", "score", "times", "low", "high", "curve from", "curve to", "seeds"],
         [
-            [cell_text(asked.a), cell_text(asked.b), asked.metric, count, score, *map(_end, _numbers(one)),
-             one.least * count, one.most * count, one.n]
+            [cell_text(asked.a), cell_text(asked.b), asked.metric, count, score,
+             *map(_end, (one.times, one.low, one.high)), one.least * count, one.most * count, one.n]
             for asked, count, score, one, _ in found
         ],
     )  # fmt: skip
@@ -160,10 +160,6 @@ def _by_labels(measured: Measurements, asked: Asked, side: dict[str, Any]) -> It
     for cell in matching(measured.cells, side):
         for tuning in [run.finetuning for run in cell.finetunings if run.task == task and run.finetuning][:1]:
             yield tuning.train_examples or expected(task)["train"].examples, cell
-
-
-def _numbers(one: Saving) -> tuple[float | None, float | None, float | None]:
-    return one.times, one.low, one.high
 
 
 def _end(value: float | None) -> str | float | None:

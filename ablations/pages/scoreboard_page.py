@@ -78,9 +78,7 @@ def sheets(entries: Sequence[scoreboard.Entry]) -> tuple[Sheet, Sheet, dict[str,
         if any(answer.outcome != NOT_RUN for answer in entry.answers):
             claim = entry.claim
             outcomes: list[Entry] = [_outcome(entry, scale) for scale in levels]
-            links = dict.fromkeys(
-                f"{answer.grid}/{answer.scale}" for answer in entry.answers if answer.outcome != NOT_RUN
-            )
+            links = dict.fromkeys(f"{one.grid}/{one.scale}" for one in entry.answers if one.outcome != NOT_RUN)
             table = claim.table.replace("README ", "README of its code, ")
             rows.append([claim.paper, table, claim.statement, claim.published, *outcomes, ", ".join(links)])
     reading = Sheet(
@@ -156,7 +154,6 @@ def summary(entries: Sequence[scoreboard.Entry], scale: str) -> Sheet:
 
 
 def _summed(rows: Sequence[Sequence[int | str]]) -> list[int | str]:
-    """The sums of columns of counts, whose first one is names."""
     return [sum(map(int, column)) for column in list(zip(*rows, strict=True))[1:]]
 
 

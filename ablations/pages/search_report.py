@@ -9,6 +9,7 @@ from typing import Any
 
 from ablations.core.formatting import Entry, Sheet, duration, path_text, quantity, value_text
 from ablations.measurements.measurements import Measurements, on_plateau
+from ablations.measurements.selection import paths_of
 from ablations.planning.search import score
 from ablations.planning.search_text import criterion, scored_on
 from ablations.schema.cell import Cell, Trial
@@ -77,7 +78,7 @@ def numbers(measured: Measurements) -> dict[str, list[Entry]]:
         return {}
     costs = [spent(cell, measured) for cell in cells]
     entries: dict[str, list[Entry]] = {
-        f"chosen {path}": [_entry(cell.chosen.get(path)) for cell in cells] for path in _searched(cells)
+        f"chosen {path}": [entry(cell.chosen.get(path)) for cell in cells] for path in _searched(cells)
     }
     for name in ("runs", "ended", *_COSTS):
         entries[f"search {name}"] = [cost[name] for cost in costs]
@@ -93,7 +94,8 @@ def _apart(grid: Grid, cells: Sequence[Cell]) -> str:
     return scored_on(grid.search.model_copy(update={"length": steps[0] / steps[1]}))
 
 
-def _entry(value: Any) -> Entry:
+def entry(value: Any) -> Entry:
+    """A value as an entry of a table: lists and mappings as JSON."""
     return value if isinstance(value, (str, float, int, bool)) or value is None else json.dumps(value)
 
 
@@ -122,9 +124,7 @@ def _edges(cells: Sequence[Cell]) -> list[str]:
                 choice = f"the {end} {path_text(path)} tried, {value_text(path, value)}"
                 ends.setdefault(choice, []).append(cell.label)
     wider = "A wider search may find a better one."
-    return [
-        f"Chosen at an end of the search: {choice} ({'; '.join(labels)}). {wider}" for choice, labels in ends.items()
-    ]
+    return [f"Chosen at an end of the search: {choice} ({'; '.join(cells)}). {wider}" for choice, cells in ends.items()]
 
 
 def trace(cell: Cell) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def searches(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | No
     grid, cells = measured.grid, measured.cells
     if grid.search is None or not any(cell.search for cell in cells):
         return None
-    paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
+    paths = paths_of(cells)
     knobs, metric = _searched(cells), grid.search.metric
     scored = [(cell, trial, score(trial, metric, measured)) for cell in cells for trial in cell.search]
     heads = [path_text(path) for path in (*paths, *knobs)]
@@ -152,7 +152,8 @@ def searches(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | No
         [*heads, f"mean of {criterion(grid)}", "seeds", "diverged", "choice", "runs"],
         [
             [*_texts(cell, trial, paths, knobs), "" if result.mean is None else f"{result.mean:.4f}",
-             _seeds(trial, result.n), result.lost or "", _choice(cell, trial),
+             f"{result.n} of {len(trial.runs)}", result.lost or "",
+             "open" if not cell.chosen else "chosen" if cell.chosen == trial.values else "",
              ", ".join(run.id[:8] for run in trial.work)]
             for cell, trial, result in scored
         ],
@@ -179,14 +180,6 @@ def _texts(cell: Cell, trial: Trial, paths: Sequence[str], knobs: Sequence[str])
         *(value_text(path, cell.values[path]) for path in paths),
         *(value_text(path, trial.values[path]) for path in knobs),
     ]
-
-
-def _seeds(trial: Trial, n: int) -> str:
-    return f"{n} of {len(trial.runs)}"
-
-
-def _choice(cell: Cell, trial: Trial) -> str:
-    return "open" if not cell.chosen else "chosen" if cell.chosen == trial.values else ""
 
 
 def cost_sentence(measured: Measurements) -> str:

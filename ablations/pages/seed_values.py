@@ -5,7 +5,7 @@ from typing import Any
 
 from ablations.claims.contrasts import asked_cells
 from ablations.claims.verdict import Verdict
-from ablations.core.formatting import Entry, Sheet, cell_text, fixed, places
+from ablations.core.formatting import Sheet, cell_text, fixed, places
 from ablations.core.metrics import EXACT
 from ablations.measurements.measurements import Measurements
 from ablations.schema.cell import Cell
@@ -28,7 +28,7 @@ def sheets(measured: Measurements, verdicts: Sequence[Verdict]) -> tuple[Sheet, 
             [
                 labels.get(metric, metric),
                 cell_text(cell.values),
-                *(_text(found[seed].value) if seed in found else "" for seed in seeds),
+                *(fixed(found[seed].value, places(None, found[seed].value)) if seed in found else "" for seed in seeds),
             ]
             for metric, cell, found in rows
         ],
@@ -58,7 +58,3 @@ def _asked(measured: Measurements, verdicts: Sequence[Verdict]) -> list[tuple[st
         (metric, [cell for cell in (*measured.in_order().cells, *measured.means) if cell.label in labels])
         for metric, labels in asked.items()
     ]
-
-
-def _text(value: float) -> Entry:
-    return fixed(value, places(None, value))

@@ -71,8 +71,7 @@ def _format(axes: Axes, systems: Sequence[Released]) -> None:
     axes.set_yscale("log")
     axes.set_ylim(3, 700_000)
     axes.set_xlim(-2.5, end + 1.5)
-    quarters = [month for month in range(0, end + 2) if month % 6 == 0]
-    axes.xaxis.set_major_locator(FixedLocator(quarters))
+    axes.xaxis.set_major_locator(FixedLocator([month for month in range(0, end + 2) if month % 6 == 0]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda month, _: _month(int(month))))
     axes.yaxis.set_major_locator(FixedLocator(_TICKS))
     axes.yaxis.set_minor_locator(NullLocator())
@@ -138,7 +137,7 @@ def beside() -> Sheet:
         "Hardware and days are second hand. Tokens and FLOPs are those of our system of that name, forward and "
         "backward, matrix products only. The last two columns follow: the speed that each chip must have had, and its "
         "share of the printed peak in half precision. Usual are some 20 to 50 %: less means a wasteful training, more "
-        "that hardware, days and recipe do not belong together.",
+        "that hardware, days and recipe do not belong together."
     ]
     headings = ["system", "as told", "chip days", "our tokens", "our FLOPs", "TFLOP/s a chip", "of its peak"]
     return Sheet(headings, rows, left=2, notes=notes)

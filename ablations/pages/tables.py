@@ -32,7 +32,7 @@ from ablations.core.formatting import (
     quantity,
     range_text,
     split_unit,
-    value_text,
+    value_texts,
 )
 from ablations.core.metrics import HELDOUT
 from ablations.core.statistics import LEVEL, mean_interval
@@ -40,15 +40,8 @@ from ablations.literature.published_values import Published, chosen, joined
 from ablations.measurements.curves import crossing, curve
 from ablations.measurements.measurements import SILENT, Measurements
 from ablations.measurements.references import counts_all_tokens, heldout_metric, reference, references
-from ablations.measurements.selection import as_printed, baseline_of
-from ablations.measurements.summaries import (
-    COSTS,
-    Summary,
-    numbers,
-    planned_metrics,
-    removed_parameters,
-    summarise,
-)
+from ablations.measurements.selection import as_printed, baseline_of, paths_of
+from ablations.measurements.summaries import COSTS, Summary, numbers, planned_metrics, removed_parameters, summarise
 from ablations.measurements.variances import about
 from ablations.pages import search_report
 from ablations.schema.cell import Cell
@@ -94,14 +87,6 @@ def results(measured: Measurements) -> Sheets:
     )
 
 
-def _varied(summaries: Sequence[Summary]) -> list[str]:
-    return list(dict.fromkeys(path for item in summaries for path in item.cell.values))
-
-
-def _knobs(item: Summary, paths: Sequence[str]) -> list[Entry]:
-    return [value_text(path, item.cell.values[path]) if path in item.cell.values else None for path in paths]
-
-
 def _reading(
     measured: Measurements,
     metrics: Sequence[Metric],
@@ -109,7 +94,7 @@ def _reading(
     published: Sequence[dict[str, Published]],
 ) -> Sheet:
     grid, cells = measured.grid, measured.cells
-    paths, printed = _varied(summaries), _printed(published)
+    paths, printed = paths_of(item.cell for item in summaries), _printed(published)
     headings = [*(path_text(path) for path in paths), "runs"]
     columns: list[list[Entry]] = [[f"{item.finished} of {item.planned}" for item in summaries]]
     searched = search_report.columns(measured)
@@ -145,13 +130,17 @@ def _reading(
     headings += [f"published: {_metric(published, metric)}" for metric in printed]
     for metric in printed:
         columns.append([row[metric].value if metric in row else NOTHING for row in published])
-    rows = [[*_knobs(item, paths), *row] for item, row in zip(summaries, zip(*columns, strict=True), strict=True)]
+    rows = [
+        [*value_texts(item.cell.values, paths), *row]
+        for item, row in zip(summaries, zip(*columns, strict=True), strict=True)
+    ]
     rows += _reference_rows(measured, metrics, headings)
+    text = "Parameters: those of the pretrained model without what fine-tunings remove, which are zeros or gone."
     notes = [
         *_notes(grid, metrics, summaries, published),
         *_on_floors(measured, summaries),
         *_on_all_tokens(measured, metrics),
-        *_on_removed(cells),
+        *([text] if any(map(removed_parameters, cells)) else []),
         *_on_absent(rows),
     ]
     brief = ["runs", *((compared and [compared.label or compared.name, "minus baseline"]) or []), "not done"]
@@ -161,7 +150,6 @@ def _reading(
 
 
 def _absent(measured: Measurements, item: Summary, metric: str) -> str:
-    """Why a cell has no mean of a metric."""
     if measured.silent(item.cell, metric):
         return SILENT
     task = metric.partition(".")[0]
@@ -170,14 +158,7 @@ def _absent(measured: Measurements, item: Summary, metric: str) -> str:
     return lost[0].partition(" (")[0] if lost else NOTHING
 
 
-def _on_removed(cells: Sequence[Cell]) -> list[str]:
-    """What of a model its parameters leave out."""
-    text = "Parameters: those of the pretrained model without what fine-tunings remove, which are zeros or gone."
-    return [text] if any(map(removed_parameters, cells)) else []
-
-
 def _on_absent(rows: Sequence[Sequence[Entry]]) -> list[str]:
-    """What entries without a number say, and what to do."""
     shown, notes = {str(entry) for row in rows for entry in row}, list[str]()
     if SILENT in shown:
         notes.append(
@@ -256,18 +237,11 @@ def _of_equal_text(measured: Measurements, bar: Bar) -> str:
         found.append((read, level, record.metrics[bar.metric] < level))
     if not found:
         return ""
-    read, level = (_ends([text(item[n]) for item in sorted(found)]) for n, text in ((0, quantity), (1, _nats)))
+    ends = [(quantity(tokens), f"{level:.3f}") for tokens, level, _ in (min(found), max(found))]
+    read, level = (" to ".join(dict.fromkeys(texts)) for texts in zip(*ends, strict=True))
     better = sum(item[2] for item in found)
     are = "is" if better == 1 else "are"
     return f" With the tokens that a run here has read ({read}): {level}. {better} of {len(found)} runs {are} better."
-
-
-def _nats(value: float) -> str:
-    return f"{value:.3f}"
-
-
-def _ends(texts: Sequence[str]) -> str:
-    return " to ".join(dict.fromkeys((texts[0], texts[-1])))
 
 
 def _ascending(by_tokens: Mapping[str, float]) -> list[tuple[int, float]]:
@@ -314,9 +288,7 @@ def _notes(
         notes.append("On the plateau: finished runs whose predictions are no better than the bigram baseline.")
     if len({device for item in summaries for device in item.devices}) > 1:
         notes.append("The runs come from several device classes. Means may mix them. Differences never do.")
-    sources = dict.fromkeys(
-        f"{value.paper}, {value.table} ({value.source})" for row in published for value in row.values()
-    )
+    sources = dict.fromkeys(f"{one.paper}, {one.table} ({one.source})" for row in published for one in row.values())
     if sources:
         notes.append(
             f"Published: {'; '.join(sources)}. The paper's models and metrics are not ours: compare down the columns, "
@@ -341,11 +313,11 @@ def _numbers(
     published: Sequence[dict[str, Published]],
     searched: Mapping[str, Sequence[Entry]],
 ) -> Sheet:
-    paths, printed = _varied(summaries), _printed(published)
+    paths, printed = paths_of(item.cell for item in summaries), _printed(published)
     headings = ["cell", *paths, "planned", "done", "unfinished", "plateau", "floor"]
     rows: list[list[Entry]] = []
     for position, (item, beside_it) in enumerate(zip(summaries, published, strict=True)):
-        row = [item.cell.label, *(_entry(item.cell.values.get(path)) for path in paths)]
+        row = [item.cell.label, *(search_report.entry(item.cell.values.get(path)) for path in paths)]
         row += [item.planned, item.finished, "; ".join(item.unfinished), item.plateau, item.floor]
         for metric in metrics:
             row += numbers(item.metrics[metric.name]).values()
@@ -356,10 +328,6 @@ def _numbers(
         names = numbers(summaries[0].metrics[metric.name]) if summaries else ()
         headings += [f"{metric.name} {name}" for name in names]
     return Sheet([*headings, *COSTS, *searched, *(f"published {metric}" for metric in printed)], rows)
-
-
-def _entry(value: Any) -> Entry:
-    return value if isinstance(value, (str, float, int, bool)) or value is None else json.dumps(value)
 
 
 def _trace(item: Summary, published: dict[str, Published]) -> dict[str, Any]:
@@ -386,9 +354,10 @@ def claims(verdicts: Sequence[Verdict]) -> Sheets:
          "adjusted interval", *(of_curves and ["speed or quality"]), "look", "n", "why open", "detectable", "computing",
          "remarks"),
         [
-            (v.claim.statement, _origin(v), v.published, v.outcome,
-             direction_text(v), size_text(v), _measure(v), amount(v), range_text(v.adjusted),
-             *(of_curves and [str(v.aligned.kind) if v.aligned else ""]), _look(v), v.n,
+            (v.claim.statement, v.claim.origin + (f" ({', '.join(v.marks)})" if v.marks else ""), v.published,
+             v.outcome, direction_text(v), size_text(v), f"{v.metric} ({v.unit})" if v.unit else v.metric, amount(v),
+             range_text(v.adjusted), *(of_curves and [str(v.aligned.kind) if v.aligned else ""]),
+             f"{v.look} of {len(v.looks)}" if len(v.looks) > 1 and v.n else "", v.n,
              str(v.reason), "" if v.detectable is None else f"{v.detectable:.2g}", _computing(v),
              "; ".join(filter(None, (v.remarks, v.proxy))))
             for v in verdicts
@@ -423,17 +392,7 @@ def _aligned(verdict: Verdict) -> list[Entry]:
     if verdict.aligned is None:
         return [None] * 4
     found = verdict.aligned.interval
-    ends = [found.mean, found.low, found.high] if found else [None] * 3
-    return [*ends, str(verdict.aligned.kind)]
-
-
-def _origin(verdict: Verdict) -> str:
-    return verdict.claim.origin + (f" ({', '.join(verdict.marks)})" if verdict.marks else "")
-
-
-def _look(verdict: Verdict) -> str:
-    """``1 of 2``: the look whose runs speak; empty where there is only one, and without runs."""
-    return f"{verdict.look} of {len(verdict.looks)}" if len(verdict.looks) > 1 and verdict.n else ""
+    return [*(found.ends if found else (None,) * 3), str(verdict.aligned.kind)]
 
 
 def _computing(verdict: Verdict) -> str:
@@ -444,10 +403,6 @@ def _computing(verdict: Verdict) -> str:
     own = f"{spent.runs} run{'s' * (spent.runs > 1)}, {duration(spent.seconds)}, {quantity(spent.flops)}FLOP"
     shared = verdict.trunks
     return own + (f", after {shared.runs} trunks of {duration(shared.seconds)}" if shared.runs else "")
-
-
-def _measure(verdict: Verdict) -> str:
-    return f"{verdict.metric} ({verdict.unit})" if verdict.unit else verdict.metric
 
 
 def _claim_notes(verdicts: Sequence[Verdict]) -> list[str]:
@@ -522,9 +477,8 @@ def write(folder: Path, name: str, sheets: Sheets) -> dict[str, Path]:
     """
     texts: dict[str, str] = {end: rendered(sheets, end) for end in _FILES}
     texts["json"] = json.dumps(sheets[2], indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
-    paths = {}
+    paths = {end: folder / f"{name}.{end}" for end in texts}
     for end, text in texts.items():
-        paths[end] = folder / f"{name}.{end}"
         store.write(paths[end], text.encode())
     _unlink(folder, name, _FORMER)
     return paths

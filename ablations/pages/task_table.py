@@ -14,6 +14,7 @@ import numpy as np
 from ablations.core.formatting import Entry, Sheet, duration, mean_text, path_text, value_text
 from ablations.core.statistics import mean_interval
 from ablations.measurements.measurements import Measurements
+from ablations.measurements.selection import paths_of
 from ablations.schema.cell import Cell
 from ablations.schema.record import Record
 from ablations.schema.run import Run
@@ -36,7 +37,7 @@ def per_task(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | No
     pairs = [(TASKS[task], cell) for task in tasks for cell in cells if measured.finished(cell, task)]
     if not pairs:
         return None
-    paths = list(dict.fromkeys(path for cell in cells for path in cell.values))
+    paths = paths_of(cells)
     rows = [(task, cell, _measured(task, cell, measured)) for task, cell in pairs]
     knobs = [[value_text(path, cell.values[path]) for path in paths] for _, cell, _ in rows]
     reading = Sheet(
@@ -67,8 +68,7 @@ def _texts(stats: Mapping[str, Any]) -> list[Entry]:
     degenerate = f"{stats['degenerate']} of {stats['n']}" if stats["degenerate"] else ""
     rest = [f"{stats[name]:.3f}" if stats[name] is not None else "" for name in ("ensemble", "majority")]
     times = [duration(stats[name]) if stats[name] is not None else "" for name in _SECONDS]
-    silent = stats["silent"] or ""
-    return [stats["n"], mean_text(stats["interval"]), *decimals, degenerate, silent, *rest, *times]
+    return [stats["n"], mean_text(stats["interval"]), *decimals, degenerate, stats["silent"] or "", *rest, *times]
 
 
 def _measured(task: Task, cell: Cell, measured: Measurements) -> dict[str, Any]:
@@ -120,7 +120,6 @@ def ensemble(task: Task, records: Sequence[Record]) -> dict[str, float]:
     answer is the other class. With more classes only the accuracy is certain.
 
     Args:
-        task: The task of the fine-tunings.
         records: Fine-tunings from several seeds.
 
     Returns:
@@ -131,8 +130,7 @@ def ensemble(task: Task, records: Sequence[Record]) -> dict[str, float]:
     if len(kept) < 2 or classes < 2:
         return {}
     answers, right = (np.stack([unpack(examples[name]) for examples in kept]) for name in ("answer", "right"))
-    votes = np.stack([(answers == label).sum(0) for label in range(classes)])
-    chosen = votes.argmax(0)
+    chosen = np.stack([(answers == label).sum(0) for label in range(classes)]).argmax(0)
     is_right = ((answers == chosen) & right.astype(bool)).any(0)
     if classes > 2:
         return {"accuracy": float(is_right.mean())}

@@ -1,6 +1,6 @@
 """Translations on a page: BLEU by length, differences that a paired bootstrap gives, and a few of them to read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,11 @@ def scores(measured: Measurements) -> tuple[Sheet, Sheet, dict[str, Any]] | None
     everything = Sheet(
         ["cell", "runs", *(f"{_BLEU}{column}{end}" for column in (*columns, " minus baseline") for end in ends)],
         [
-            [cell.label, len(measured.of(cell, _BLEU)), *(end for one in (*own, other) for end in _ends(one))]
+            [
+                cell.label,
+                len(measured.of(cell, _BLEU)),
+                *(end for one in (*own, other) for end in (one.ends if one else (None,) * 3)),
+            ]
             for cell, own, other in zip(cells, values, minus, strict=True)
         ],
     )
@@ -123,7 +127,3 @@ def _kept(measured: Measurements, run: str) -> Mapping[str, Any]:
 def _counts(measured: Measurements, run: str) -> np.ndarray | None:
     packed = _kept(measured, run).get("counts", {}).get("bleu")
     return None if packed is None else unpack(packed).astype(float).reshape(_FIELDS, -1).T
-
-
-def _ends(one: Interval | None) -> Sequence[Entry]:
-    return (None, None, None) if one is None else (one.mean, one.low, one.high)

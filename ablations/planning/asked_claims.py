@@ -47,7 +47,6 @@ def _joined(n: int, entry: dict[str, Any], document: Document) -> dict[str, Any]
 
 
 def _own(where: Path_, entry: dict[str, Any], document: Document) -> dict[str, Any]:
-    """A claim that names no published claim and states itself."""
     if not any(key in entry for key in _OWN):
         own = " and ".join(f"'{key}'" for key in _OWN)
         document.complain(where, f"needs a published claim ('claim: ID') or a statement of its own ({own})")
@@ -96,7 +95,6 @@ def _check_relation(where: Path_, entry: dict[str, Any], published: PublishedCla
 
 
 def _check_values(where: Path_, entry: dict[str, Any], published: PublishedClaim, document: Document) -> None:
-    """There must be as many sides as published values."""
     sides = entry.get("sides")
     count = len(sides) if isinstance(sides, list) else 2
     if published.values and len(published.values) != count:

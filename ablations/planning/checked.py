@@ -24,13 +24,8 @@ def kept(
     """What a check of some files gave, if it passed before and nothing that it reads has changed.
 
     Args:
-        cls: The class of what the files say.
         name: The name of the grid or scale; each file has one place in the cache.
         states: All files that are read, with their states; a grid's own first.
-        check: Reads and checks them.
-
-    Raises:
-        ConfigError: From the check.
     """
     place = identity([cls.__name__, *(str(file) for file, _ in states[:1])])[:16]
     path = cache() / "checked" / f"{name}-{place}.json"

@@ -39,15 +39,6 @@ class Cost:
     embeddings: int = 0
 
 
-def _architecture(system: System) -> tuple[Any, ...]:
-    """Every setting that changes the number of parameters: those of the networks that are not fractions.
-
-    Rates and probabilities shape no weight (the tests change each of them and count). Counting again for each of a
-    thousand dropouts would take most of a plan's time.
-    """
-    return system.data.tokenizer.vocab_size, _shape(system.model), _shape(system.objectives)
-
-
 @once
 def _shape(part: Settings) -> tuple[Any, ...]:
     return tuple(leaf for leaf in flat(part.resolved()).items() if not isinstance(leaf[1], (float, dict)))
@@ -68,7 +59,8 @@ def costs(runs: Sequence[Run]) -> dict[str, Cost]:
 
 
 def _pretraining(system: System, sizes: dict[tuple[Any, ...], dict[str, int]]) -> Cost:
-    architecture = _architecture(system)
+    # all that changes the number of parameters: counting again for each of many rates would take most of a plan's time
+    architecture = system.data.tokenizer.vocab_size, _shape(system.model), _shape(system.objectives)
     if architecture not in sizes:
         sizes[architecture] = system.parameters_by_part()
     parts, steps = sizes[architecture], system.training.last_step

@@ -3,27 +3,25 @@
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from ablations.planning import trunks
-from ablations.planning.cells import has_part, varied
+from ablations.planning.cells import has_part, part_lacking, varied
 from ablations.planning.checks.scale_checks import TRIED, as_bert
 from ablations.planning.scale_files import available, merged
 from ablations.planning.scales import lineage
-from ablations.schema.grid import AFTERWARDS, FINETUNING, MEASURING, PARENTS, SYSTEM_AXIS, Grid
+from ablations.schema.grid import AFTERWARDS, FINETUNING, MEASURING, PARENTS, START, SYSTEM_AXIS, Grid
 from ablations.schema.scale import Scale, ScaleFile
-from lightning_modules.config import ConfigError, Problem
+from lightning_modules.backbones.shapes import shaping
+from lightning_modules.config import ConfigError, Problem, as_data
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import TASKS
 
+_TRUNK = "trunk"  # the value of a knob of `PARENTS` that represents the scale's trunk
+_DATA, _MODEL = "data.", "model."
 _SIZES = ("model.num_layers", "model.hidden_size", "training.batch_size", "training.steps", "format.sequence_length")
 
 
 def bert(name: str) -> System:
-    """BERT at the size of a scale.
-
-    Raises:
-        ConfigError: As `scales.lineage`.
-    """
+    """BERT at the size of a scale."""
     return as_bert(merged(lineage(name)))
 
 
@@ -90,8 +88,8 @@ def _entry(grid: Grid, files: Sequence[ScaleFile]) -> Scale:
 def _is_trunk(knob: str, grid: Grid, taken: Scale, files: Sequence[ScaleFile]) -> bool:
     """Whether a knob of a grid's entry means its scale's trunk, by name or as the name was described before."""
     start, has_trunk = taken.set.get(knob), any(file.trunk for file in files)
-    if start == trunks.NAME or not (isinstance(start, Mapping) and has_trunk):
-        return start == trunks.NAME
+    if start == _TRUNK or not (isinstance(start, Mapping) and has_trunk):
+        return start == _TRUNK
     try:
         return start == _trunk(knob, grid, taken, files)
     except ConfigError:  # of a base that the scale's trunk does not fit, such as an LSTM
@@ -103,7 +101,14 @@ def _without(knobs: Mapping[str, Any], paths: Set[str]) -> dict[str, Any]:
 
 
 def _trunk(knob: str, grid: Grid, entry: Scale, files: Sequence[ScaleFile]) -> dict[str, Any]:
-    """What describes the trunk of a scale to the cells of a grid."""
+    """What describes the trunk of a scale: one pretraining a seed from which cells of many grids continue.
+
+    A scale's file describes it (``trunk:``), and a grid's entry for the scale names it: ``training.start: trunk``, or
+    as a teacher. It is the grid's base system at that scale with the knobs of ``trunk:``, whatever else the grid sets
+    or varies, so that all grids of one base share it. Only text, tokenizer and the knobs that shape the weights are as
+    the grid sets them, since its cells must fit. A start has the shapes of its cells, but for the number of layers
+    where some are chosen. A teacher has its own.
+    """
     described = next((file.trunk for file in files if file.trunk), None)
     if described is None:
         able = ", ".join(name for name in available() if any(file.trunk for file in lineage(name))) or "none"
@@ -112,7 +117,16 @@ def _trunk(knob: str, grid: Grid, entry: Scale, files: Sequence[ScaleFile]) -> d
     system = SYSTEMS.get(grid.base, SYSTEMS[TRIED])
     own = {path: value for path, value in merged(files).items() if not path.startswith(AFTERWARDS)}
     own = {path: value for path, value in own.items() if has_part(system, path)}
-    return trunks.description(knob, grid, entry, system.but(**{**own, **described}), described)
+    trunk, common = system.but(**{**own, **described}), {**grid.set, **entry.set}
+    touched = {path for path in varied(grid) | common.keys() if "." in path and path not in PARENTS}
+    fixed = {part_lacking(path, trunk) for path in touched if not path.startswith((*AFTERWARDS, _DATA))}
+    if knob == START:  # without the knobs of a model with which the trunk's weights would not fit
+        shared = {path: value for path, value in common.items() if path.startswith(_MODEL)}
+        if "training.start_layers" in touched:
+            shared.pop("model.num_layers", None)
+        model = trunk.but(**shared).model
+        fixed -= {_MODEL + path for path in shaping(model, trunk.model, trunk.data.tokenizer.vocab_size)}
+    return {path: as_data(trunk.get(path)) for path in sorted(fixed) if has_part(trunk, path)} | dict(described)
 
 
 def _base(grid: Grid, entry: Scale, knobs: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,7 +37,6 @@ def write(
     Args:
         name: Lower-case letters, digits and underscores; not the name of another grid.
         axes: Each as ``PATH=V1,V2,...``.
-        base: The system that cells start from.
         question: The question; by default "What do <knobs> change?".
         knobs: Knob -> its value in every cell.
 
@@ -69,13 +68,9 @@ def write(
         grids.read(name)
     except ConfigError as error:
         path.unlink()
-        raise ConfigError(dict.fromkeys(map(_without_lines, error.problems))) from None
+        parts = [(one.path.rpartition(": ")[2], one.message.partition(strict_yaml.ALSO)[0]) for one in error.problems]
+        raise ConfigError(Problem(*part) for part in dict.fromkeys(parts)) from None
     return path
-
-
-def _without_lines(problem: Problem) -> Problem:
-    """A problem of a file that was removed, without its name and lines."""
-    return Problem(problem.path.rpartition(": ")[2], problem.message.partition(strict_yaml.ALSO)[0])
 
 
 def _text(axes: dict[str, list[Any]], base: System, question: str | None, knobs: Mapping[str, Any]) -> str:
@@ -101,7 +96,8 @@ def _text(axes: dict[str, list[Any]], base: System, question: str | None, knobs:
 def _trained_on(base: System) -> dict[str, Any]:
     """Objective and format of a base that is no masked language model, so that no scale's pins replace them."""
     if base.objectives.mlm is not None:
-        return _of_languages(base) | _taught(base)
+        mlm = base.objectives.mlm
+        return _of_languages(base) | ({"objectives.mlm.weight": mlm.weight} if base.objectives.taught and mlm else {})
     parts = {f"objectives.{name}": getattr(base.objectives, name) for name in type(base.objectives).model_fields}
     own = {path: part.model_dump(mode="json", exclude_defaults=True) for path, part in parts.items() if part}
     pins = {path: pin for name in scales.available() for path, pin in scales.read(name).pins.items()}
@@ -127,12 +123,6 @@ def _of_languages(base: System) -> dict[str, Any]:
     )
     measured = {"evaluation.probes": ["own_pairs"], "evaluation.words": 0, "evaluation.pairs": 0}
     return {path: as_data(base.get(path)) for path in named} | measured
-
-
-def _taught(base: System) -> dict[str, Any]:
-    """The weight of masked words next to a teacher, which no scale's pins replace."""
-    mlm = base.objectives.mlm
-    return {"objectives.mlm.weight": mlm.weight} if base.objectives.taught and mlm else {}
 
 
 def _scales(base: System, axes: Mapping[str, list[Any]], knobs: Mapping[str, Any]) -> str:

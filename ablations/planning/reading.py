@@ -43,11 +43,7 @@ def stand_ins(grid: Grid, document: Document) -> None:
 
 
 def checked(file: Path) -> Grid:
-    """The grid of a file, its scales completed, the systems of its cells built at every scale.
-
-    Raises:
-        ConfigError: As `grids.read`.
-    """
+    """The grid of a file, its scales completed, the systems of its cells built at every scale."""
     document = strict_yaml.load(file)
     if not isinstance(document.data, dict):
         if not document.problems:
@@ -69,16 +65,9 @@ def checked(file: Path) -> Grid:
 
 
 _CHECKS = (
-    axes,
-    stand_ins,
-    grid_checks.names,
-    search_checks.names,
-    grid_checks.references,
-    grid_checks.baseline,
-    grid_checks.values,
-    search_checks.values,
-    conclusion_checks.check,
-)
+    axes, stand_ins, grid_checks.names, search_checks.names, grid_checks.references, grid_checks.baseline,
+    grid_checks.values, search_checks.values, conclusion_checks.check,
+)  # fmt: skip
 _STAND_IN = {"question": "-"}
 
 

@@ -42,7 +42,6 @@ def may_have(grid: Grid, scale: str, known: frozenset[str] | None) -> bool:
     """Whether some cell of a grid at a scale may have a record, whatever its seeds, texts and tasks.
 
     Args:
-        grid: The grid.
         scale: One of its scales, or one with a scale file.
         known: From `systems`.
 

@@ -113,8 +113,7 @@ def _next(before: float, end: float) -> float:
 
 def validation_share(search: Search) -> float | None:
     """The share of the training examples on which trials are scored; None if they are scored on the dev set."""
-    shares = (value for path, value in search.set.items() if is_validation(path))
-    return next(shares, None)
+    return next((value for path, value in search.set.items() if is_validation(path)), None)
 
 
 def is_validation(path: str) -> bool:
@@ -179,8 +178,7 @@ def score(trial: Trial, metric: str, records: Lookup) -> Score:
     unended = tuple(run for run, end in ends if not end)
     rows = indexed(tuple(measured(trial, records))).get((trial.label, metric), {})
     values = {seed: row.value for seed, row in rows.items() if seed not in lost}
-    waiting = {run.seed for run in unended}
-    unmeasured = sorted({run.seed for run in trial.runs} - values.keys() - lost - waiting)
+    unmeasured = sorted({run.seed for run in trial.runs} - values.keys() - lost - {run.seed for run in unended})
     mean = statistics.fmean(values.values()) if values else None
     return Score(mean, len(values), len(lost), unended, tuple(unmeasured))
 

@@ -5,15 +5,7 @@ import pandas as pd
 from ablations.core.formatting import path_text, quantity, value_text
 from ablations.core.store import Lookup
 from ablations.planning.plan import Plan
-from ablations.planning.search import (
-    combinations,
-    direction,
-    is_validation,
-    score,
-    search_at,
-    seeds,
-    validation_share,
-)
+from ablations.planning.search import combinations, direction, is_validation, score, search_at, seeds, validation_share
 from ablations.schema.grid import Grid, Search
 from lightning_modules.tasks.validation import MOST
 

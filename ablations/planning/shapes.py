@@ -48,8 +48,6 @@ def shaped(document: Document, cls: type[S], stand_in: Mapping[str, Any], *, qui
     left out, and so are items of lists that lack something.
 
     Args:
-        document: A mapping.
-        cls: The class of the settings.
         stand_in: Settings that replace missing ones.
         quiet: Whether to mend without complaints, where they have been made.
 
@@ -115,5 +113,4 @@ def _there(document: Document, place: Path_) -> Path_:
     while place and document.part(place[:-1]) is None:
         place = place[:-1]
     around = document.part(place[:-1])
-    is_there = place[-1] in around if isinstance(around, dict) else isinstance(around, list)
-    return place if is_there else place[:-1]
+    return place if (place[-1] in around if isinstance(around, dict) else isinstance(around, list)) else place[:-1]

@@ -101,7 +101,6 @@ def outcome_of_death(code: int, folder: Path) -> tuple[Outcome, str]:
 
     Args:
         code: Its exit code; negative for the signal that it died of.
-        folder: The work folder of the run.
     """
     if code == FAILED and (rank := Meeting.left(folder)):
         return rank.outcome, str(rank)

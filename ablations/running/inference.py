@@ -136,7 +136,6 @@ def _distinct(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
 
 
 def _removed(cell: Cell) -> int:
-    """How many heads its fine-tunings remove."""
     removals = (run.finetuning.removal for run in cell.finetunings if run.finetuning)
     return max((removal.removed(cell.system.model.total_heads) for removal in removals if removal), default=0)
 
@@ -277,7 +276,6 @@ def _machine(setting: Setting) -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """The name of the processor, as the system reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

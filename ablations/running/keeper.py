@@ -126,7 +126,6 @@ class Keeper:
         return answer[0] if isinstance(answer, tuple) and isinstance(answer[0], list) else []
 
     def _share(self, path: str) -> tuple[int, str]:
-        """Makes one run with other nodes."""
         name = f"{NODES}{self._token}-{os.environ.get('SLURM_RESTART_COUNT', '0')}"
         folder = Path(path).with_name(name)
         if node := _number():
@@ -169,7 +168,6 @@ class Keeper:
         return answer
 
     def _ended(self, process: BaseProcess) -> int:
-        """Waits for the end of a process; returns its exit code."""
         while not wait([process.sentinel], timeout=_LOOK):
             pass
         process.join()

@@ -313,7 +313,6 @@ class Launch:
         """Handles the end of a worker: settles the run, puts it back, retries it, or gives it up.
 
         Args:
-            run: The run.
             code: The worker's exit code; negative for the signal it died of.
             forced: The outcome to record if the launcher stopped the worker itself.
             detail: What an engine says of a worker that died. By default it is derived from the code.

@@ -38,10 +38,7 @@ def registered(records: Records, runs: Iterable[str], grid: str = "", scale: str
     It gets SIGTERM when it is to stop, see `stop`.
 
     Args:
-        records: The store in the folder.
         runs: The ids of the runs. Without any, nothing is written.
-        grid: The grid that they belong to.
-        scale: Its scale.
 
     Raises:
         ConfigError: If a living launcher is to make one of these runs with other code: who, since when, what to do.

@@ -117,8 +117,7 @@ class FirstRuns:
             self.during += [look] if (look := Look.at(self.names)) else []
         if len(self.during) < _LOOKS:
             return None
-        needed = estimate.memory(self.launch.plan.cells, self.launch.execution)
-        return fitting(self.before, self.during, needed)
+        return fitting(self.before, self.during, estimate.memory(self.launch.plan.cells, self.launch.execution))
 
 
 # Nothing of the project: the server looks for it in the working directory first, where another copy of it may lie.
@@ -178,7 +177,6 @@ class Local(Executor):
         self._lay_out(self.options.runs_per_device or 1)
 
     def _lay_out(self, many: int) -> None:
-        """Gives each device so many slots."""
         slots: list[dict[str, str]] = [{_VISIBLE: name} for name in self.devices] * many or [{}] * cores()
         self.slots = slots[: self.options.slots]
         self.threads = max(1, cores() // len(self.slots)) if self.devices else 1

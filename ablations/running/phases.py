@@ -22,7 +22,6 @@ def told(launch: Launch, threads: int | None, environment: Mapping[str, str], se
     """What a job has to know of the plan to go on by itself, as JSON; empty if no search is open.
 
     Args:
-        launch: The execution of the plan.
         threads: See `Launch.prepare`.
         environment: See `Launch.prepare`.
         seconds: About how many planned seconds the runs have that it takes at once.

@@ -174,8 +174,7 @@ def recorded(record: Record) -> list[str]:
 
 
 def _named(text: list[Any], question: str, others: list[Any]) -> str:
-    parts = [heldout_text.named(text), question, *([identity(others)[:8]] if others else [])]
-    return ".".join(parts)
+    return ".".join([heldout_text.named(text), question, *([identity(others)[:8]] if others else [])])
 
 
 def _prints(run: Run, names: tuple[str, ...]) -> dict[str, str]:

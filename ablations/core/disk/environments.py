@@ -52,7 +52,6 @@ def damages(folder: Path, named: Iterable[str]) -> Iterator[Damage]:
     """What is wrong with the lists of a results folder.
 
     Args:
-        folder: The results folder.
         named: The lists that its records name.
     """
     there = {path.stem for path in (folder / "environments").glob("*.json")}

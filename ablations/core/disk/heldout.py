@@ -90,15 +90,13 @@ def from_list(raw: bytes) -> dict[str, str]:
 
 def to_list(digests: Mapping[str, str]) -> bytes:
     """The content of a list."""
-    lines = (f"{digests[run]}  {name(run).removeprefix('records/')}\n" for run in sorted(digests))
-    return "".join(lines).encode()
+    return "".join(f"{digests[run]}  {name(run).removeprefix('records/')}\n" for run in sorted(digests)).encode()
 
 
 def parsed(raw: bytes, right: str | None = None) -> dict[str, Any]:
     """The losses in the content of a file, packed, without their checksum.
 
     Args:
-        raw: The content.
         right: Its digest, if one is known.
 
     Raises:
@@ -117,7 +115,6 @@ def losses(kept: Mapping[str, Any], metric: str, value: float) -> Losses:
 
     Args:
         kept: From `parsed`.
-        metric: The metric.
         value: Its value in the record, which must be the mean.
 
     Raises:
@@ -140,11 +137,6 @@ def losses(kept: Mapping[str, Any], metric: str, value: float) -> Losses:
 def read(folder: Path, run_id: str, record: Record | None) -> dict[str, Any]:
     """The losses of a run, packed.
 
-    Args:
-        folder: The results folder.
-        run_id: The run.
-        record: Its record, if there is one.
-
     Raises:
         FileNotFoundError: If there is no file, and none was written with the record.
         Flawed: If the file is missing, altered, or of another run.
@@ -163,7 +155,6 @@ def damages(folder: Path, records: Iterable[Record]) -> Iterator[Damage]:
     """What is wrong with the files next to records, and with the list of their digests.
 
     Args:
-        folder: The results folder.
         records: Those of finished runs.
     """
     with contextlib.suppress(FileNotFoundError):

@@ -68,7 +68,6 @@ def damages(results: Path, done: Callable[[str], Record | None]) -> Iterator[Dam
     """What is wrong with kept files: altered, incomplete, of another model, or of no finished run.
 
     Args:
-        results: The results folder.
         done: Gives the record of a finished run.
     """
     for folder in sorted(path for path in (results / FOLDER).glob("*") if path.is_dir()):

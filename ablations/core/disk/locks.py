@@ -108,7 +108,6 @@ def mounted(folder: Path, table: str) -> Mount | None:
     """The file system that a folder lies on; None if the table does not say.
 
     Args:
-        folder: The folder.
         table: Lines as in ``/proc/self/mounts``.
     """
     place, found = Path(os.path.realpath(folder)), None

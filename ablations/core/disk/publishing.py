@@ -57,8 +57,6 @@ def publish(path: Path, content: bytes, stands: Callable[[Path], bool]) -> bool:
     a folder take turns (`turn`). On a file system without hard links the two locks alone protect.
 
     Args:
-        path: The file.
-        content: Its content.
         stands: Whether a file, if it is there, is to be kept.
 
     Returns:

@@ -50,7 +50,6 @@ def content(path: Path, within: Path | None = None) -> bytes:
     """The bytes of a record's file.
 
     Args:
-        path: The file.
         within: The results folder, which links may not lead out of.
 
     Raises:

@@ -1,14 +1,22 @@
 """The answer of a page in numbers: what its claims came to, where the main metric lies, what that holds for."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from ablations.claims import judging
 from ablations.claims.floors import listed
 from ablations.claims.outcomes import CONTRADICTS, FAILS, HOLDS, REPLICATES
 from ablations.claims.verdict import Verdict
 from ablations.claims.verdict_text import finding
-from ablations.core.formatting import capital, cell_text, markdown_text, mean_text, path_text, quantity, value_text
+from ablations.core.formatting import (
+    capital,
+    cell_text,
+    markdown_text,
+    mean_text,
+    path_text,
+    quantity,
+    span_text,
+    value_text,
+)
 from ablations.core.statistics import Interval, mean_interval
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.references import BEST, BIGRAM, references, strongest
@@ -31,11 +39,10 @@ def lead(measured: Measurements, verdicts: Sequence[Verdict], told: Sequence[str
     """The answer as a line, or a line and a short list, of Markdown; empty without claims and cells to compare.
 
     Args:
-        measured: The cells.
-        verdicts: Their claims.
         told: The answer in words (see `conclusion`), in place of the list.
     """
-    decided = sorted((verdict for verdict in verdicts if verdict.outcome in _WORDS), key=_is_control)
+    decided = [verdict for verdict in verdicts if verdict.outcome in _WORDS]
+    decided.sort(key=lambda verdict: verdict.claim.relation == "~")  # what vanishes comes after what is there
     found, tally = means(measured), _tally(verdicts)
     if told:
         return f"**Answer:** {' '.join([*told, tally])}"
@@ -66,23 +73,23 @@ def holds(measured: Measurements) -> str:
     cells = [cell for cell in measured.cells if measured.finished(cell)]
     if not cells:
         return ""
-    runs = _span([len(measured.finished(cell)) for cell in cells], str)
+    runs = span_text([len(measured.finished(cell)) for cell in cells], str)
     each = f"with {runs} run{'s' * (runs != '1')} per cell."
     released = dict.fromkeys(_released(cell.system) for cell in cells if cell.system.checkpoint)
     systems = [cell.system for cell in cells if not cell.system.checkpoint]
     if not systems:
         return f"**Holds for** {' and '.join(released)}, {each}"
-    layers = _span([system.model.num_layers for system in systems], str)
-    width = _span([system.model.hidden_size for system in systems], str)
-    sizes = _span([system.parameters() for system in systems], quantity)
-    tokens = _span([system.tokens() for system in systems], quantity)
+    layers = span_text([system.model.num_layers for system in systems], str)
+    width = span_text([system.model.hidden_size for system in systems], str)
+    sizes = span_text([system.parameters() for system in systems], quantity)
+    tokens = span_text([system.tokens() for system in systems], quantity)
     text = _text(systems)
-    length = _span([system.format.sequence_length for system in systems], str)
+    length = span_text([system.format.sequence_length for system in systems], str)
     continued = [system.trunks for system in systems if system.trunks]
     before = _text([trunk for trunks in continued for trunk in trunks])
     other = f" of {markdown_text(before)}" * (before != text)
     read = [sum(trunk.tokens() for trunk in trunks) for trunks in continued]
-    after = f" after a trunk of {_span(read, quantity)}{other}," if continued else ""
+    after = f" after a trunk of {span_text(read, quantity)}{other}," if continued else ""
     return (
         f"**Holds for** {layers} layer{'s' * (layers != '1')} of {width} ({sizes} parameters), {tokens} tokens"
         f"{_real(measured, cells)}{after} of {markdown_text(text)} in sequences of {length} ({_pieces(systems)}), "
@@ -91,7 +98,6 @@ def holds(measured: Measurements) -> str:
 
 
 def _released(system: System) -> str:
-    """A released checkpoint in words."""
     row = checkpoints.released(system.checkpoint)
     parts = system.parameters_by_part().items()
     known = sum(count for part, count in parts if not part.endswith(" head"))  # it may have come without any
@@ -106,7 +112,7 @@ def _real(measured: Measurements, cells: Sequence[Cell]) -> str:
     known = [(cost["real_tokens"], cost["tokens"]) for cost in costs if "real_tokens" in cost and "tokens" in cost]
     if all(real > _NEARLY * tokens for real, tokens in known):
         return ""
-    return f" ({_span([real for real, _ in known], quantity)} without padding)"
+    return f" ({span_text([real for real, _ in known], quantity)} without padding)"
 
 
 def _text(systems: Sequence[System]) -> str:
@@ -115,15 +121,10 @@ def _text(systems: Sequence[System]) -> str:
 
 def _pieces(systems: Sequence[System]) -> str:
     """How many pieces the text is made of, and how many of them masked models do not see."""
-    pieces = _span([system.data.tokenizer.vocab_size for system in systems], "{:,}".format)
+    pieces = span_text([system.data.tokenizer.vocab_size for system in systems], "{:,}".format)
     rates = [100 * system.objectives.mlm.masking.rate for system in systems if system.objectives.mlm]
-    hidden = f", {_span(rates, '{:g}'.format)} % hidden" if rates else ""
+    hidden = f", {span_text(rates, '{:g}'.format)} % hidden" if rates else ""
     return f"vocabulary of {pieces}{hidden}"
-
-
-def _span(values: Sequence[float], text: Callable[[Any], str]) -> str:
-    low, high = text(min(values)), text(max(values))
-    return low if low == high else f"{low} to {high}"
 
 
 def _decided(verdict: Verdict) -> str:
@@ -137,11 +138,6 @@ def _shown(measured: Measurements) -> list[Metric]:
     planned = {metric.name: metric for metric in planned_metrics(measured.grid, measured.cells)}
     drawn = measured.grid.figure.metrics if measured.grid.figure else ()
     return [planned[name] for name in drawn if name in planned] or list(planned.values())[:1]
-
-
-def _is_control(verdict: Verdict) -> bool:
-    """Whether a claim is that an effect vanishes: what vanishes is reported after what is there."""
-    return verdict.claim.relation == "~"
 
 
 def _claims(count: int) -> str:
@@ -179,13 +175,10 @@ def _along(measured: Measurements, means: Means) -> list[str]:
         name = cell_text({path: value for path, value in cell.values.items() if path != x} if x else {})
         here = cell_text(cell.values) if x not in cell.values else _value(x, cell.values[x])
         lines.setdefault(name * (len(cell.values) > 1), []).append(f"{mean_text(interval)} ({markdown_text(here)})")
-    return [
-        ", ".join(line) if not name else f"{markdown_text(name)}: {', '.join(line)}" for name, line in lines.items()
-    ]
+    return [", ".join(row) if not name else f"{markdown_text(name)}: {', '.join(row)}" for name, row in lines.items()]
 
 
 def _axis(measured: Measurements) -> str:
-    """The axis of the figure; empty without one."""
     return measured.grid.figure.x if measured.grid.figure else ""
 
 

@@ -15,8 +15,7 @@ from ablations.measurements.measurements import Measurements
 from ablations.measurements.references import COUNTED, FLOOR
 from ablations.measurements.variances import differences
 from ablations.pages.held_equal import Planned
-from ablations.schema.cell import Cell
-from ablations.schema.scale import PLACE, Conclusion, Place, parted
+from ablations.schema.scale import PLACE, Conclusion, parted
 
 _UNKNOWN = "not known"  # in the place of a number of a caveat without its runs
 
@@ -31,7 +30,6 @@ def sentences(told: Sequence[Conclusion], measured: Measurements, verdicts: Sequ
 
     Args:
         told: From the grid's entry for the scale.
-        measured: The cells that they speak of.
         verdicts: The claims of the grid as they are judged now.
     """
     found = {verdict.claim.id: verdict for verdict in verdicts}
@@ -80,7 +78,11 @@ def _number(place: str, measured: Measurements, verdicts: Mapping[str, Verdict])
         return "" if bar is None else str(count) if asked.metric.endswith(COUNTED) else fixed(bar.level, 3)
     at = measured if asked.steps is None else _after(asked.steps, asked.metric, measured)
     if asked.other:
-        return _difference(asked, cell, cells[asked.other], at)
+        rows = functools.partial(at.of, metric=asked.metric)
+        estimate = (
+            differences(at, rows)(cell, cells[asked.other])[1] if rows(cell) and rows(cells[asked.other]) else None
+        )
+        return difference_text(estimate.interval()) if estimate else ""
     values = list(at.values(cell, asked.metric).values())
     if not values:
         return ""
@@ -93,10 +95,3 @@ def _after(steps: int, metric: str, measured: Measurements) -> Measurements:
     runs = [run for cell in measured.cells for run in measured.finished(cell).values()]
     read = {run.id: found[0] for run in runs if (found := value_at(run, "steps", steps, metric))}
     return measured.with_values(metric, read)
-
-
-def _difference(asked: Place, cell: Cell, other: Cell, measured: Measurements) -> str:
-    """One cell minus another with its 95 % interval, compared as the table compares a cell with its baseline."""
-    rows = functools.partial(measured.of, metric=asked.metric)
-    estimate = differences(measured, rows)(cell, other)[1] if rows(cell) and rows(other) else None
-    return difference_text(estimate.interval()) if estimate else ""

@@ -167,9 +167,7 @@ def check_groups(grid: Grid, rows: Mapping[str, Sequence[Mapping[str, Any]]], do
     """Adds the problems with variance groups: every cell belongs to exactly one.
 
     Args:
-        grid: The grid.
         rows: Scale -> the combinations of its cells, in published values.
-        document: Gets the complaints.
     """
     groups = grid.variance_groups
     for scale, combinations in rows.items() if groups else ():

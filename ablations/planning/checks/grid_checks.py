@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -43,20 +43,11 @@ from lightning_modules.tasks.settings import OF_SOME_SHAPES
 _TRAINED_ON = f"{FINETUNING}train_examples"
 
 
-def mentioned(grid: Grid) -> Iterator[tuple[Path_, str]]:
-    """Every axis that a saving mentions, with its place in the file."""
-    for n, saving in enumerate(grid.savings):
-        for name, side in (("a", saving.a), ("b", saving.b)):
-            yield from ((("savings", n, name, path), path) for path in side)
-
-
 def check(grid: Grid, rows: Mapping[str, Sequence[Values]], document: Document) -> None:
     """Adds the problems with savings: their cells, their metrics, and grids whose cells have equally many labels.
 
     Args:
-        grid: The grid, whose axes are known.
         rows: Scale -> the combinations of its cells, in published values.
-        document: Gets the complaints.
     """
     every = [row for of_scale in rows.values() for row in of_scale]
     if grid.savings and _TRAINED_ON not in varied(grid):
@@ -137,7 +128,9 @@ def _mentioned(grid: Grid) -> Iterable[tuple[Path_, str]]:
     for n, claim in enumerate(grid.claims):
         yield from (((*where, path), path) for where, side in claim_checks.places(n, claim) for path in side)
     yield from mean_checks.mentioned(grid)
-    yield from mentioned(grid)
+    for n, saving in enumerate(grid.savings):
+        for name, side in (("a", saving.a), ("b", saving.b)):
+            yield from ((("savings", n, name, path), path) for path in side)
     for n, source in enumerate(grid.published):
         yield from ((("published", n, "match", column), path) for column, path in source.match.items())
     for n, group in enumerate(grid.zip):

@@ -23,7 +23,6 @@ def rows_of(grid: Grid, rows: Iterable[Values]) -> list[Values]:
     """The combinations that means represent, where a scale has both of their cells.
 
     Args:
-        grid: The grid.
         rows: The combinations of a scale, in published values.
     """
     every = list(rows)
@@ -39,9 +38,7 @@ def check(grid: Grid, rows: Mapping[str, Sequence[Values]], document: Document) 
     """Adds the problems with means: their names, their cells, and the tasks and claims that have none.
 
     Args:
-        grid: The grid, whose axes are known.
         rows: Scale -> the combinations of its cells, in published values.
-        document: Gets the complaints.
     """
     names: list[str] = []
     for n, mean in enumerate(grid.means):

@@ -28,11 +28,7 @@ def as_bert(knobs: Mapping[str, Any]) -> System:
 
 
 def checked(name: str) -> tuple[ScaleFile, ...]:
-    """The file of a scale, of the scale that it is like, and so on.
-
-    Raises:
-        ConfigError: As `scales.lineage`.
-    """
+    """The file of a scale, of the scale that it is like, and so on."""
     line = [_read(name)]
     while like := line[-1][0].like:
         if like in (names := [file.name for file, _ in line]):
@@ -88,8 +84,6 @@ def _check_values(file: ScaleFile, document: Document, knobs: Mapping[str, Any])
     """Values that are invalid for every grid, each at its own line.
 
     Args:
-        file: The scale.
-        document: Gets the complaints.
         knobs: Its knobs, with those of the scales that it is like.
     """
     if _check_system(file, document, knobs, ("set", "pins")):

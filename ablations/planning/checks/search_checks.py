@@ -61,8 +61,7 @@ def _check_names(grid: Grid, search: Search, document: Document) -> None:
     for name, scale in grid.scales.items():
         for path in scale.search.axes if scale.search else ():
             if path not in search.axes:
-                place = ("scales", name, "search", "axes", path)
-                document.slip(place, "is not searched by this grid.", search.axes)
+                document.slip(("scales", name, "search", "axes", path), "is not searched by this grid.", search.axes)
 
 
 def values(grid: Grid, document: Document) -> None:
@@ -73,7 +72,11 @@ def values(grid: Grid, document: Document) -> None:
     for section, path in _named(grid.search):
         _check_knob(grid, grid.search, section, path, document)
     for where, _, options in _values(grid, grid.search):
-        _check_values(where, options, document)
+        if not options:
+            document.complain(where, "a search needs at least one value")
+        for n, value in enumerate(options):
+            if any(same(value, earlier) for earlier in options[:n]):
+                document.complain((*where, n), f"{value!r} is listed twice")
     for name in grid.scales:
         if (search := search_at(grid, name)) and (problem := too_many(map(len, search.axes.values()))):
             document.complain(("search", "axes"), f"at scale '{name}': {problem}")
@@ -107,7 +110,6 @@ def _where(grid: Grid, scale: str, key: str) -> Path_:
 
 
 def _named(search: Search) -> list[tuple[str, str]]:
-    """Section and name of every knob of a search."""
     return [*(("axes", path) for path in search.axes), *(("set", path) for path in search.set)]
 
 
@@ -126,14 +128,6 @@ def _values(grid: Grid, search: Search) -> Iterable[tuple[Path_, str, tuple[Any,
     for name, scale in grid.scales.items():
         own = scale.search.axes if scale.search else {}
         yield from ((("scales", name, "search", "axes", path), path, values) for path, values in own.items())
-
-
-def _check_values(where: Path_, values: Sequence[Any], document: Document) -> None:
-    if not values:
-        document.complain(where, "a search needs at least one value")
-    for n, value in enumerate(values):
-        if any(same(value, earlier) for earlier in values[:n]):
-            document.complain((*where, n), f"{value!r} is listed twice")
 
 
 def _check_knob(grid: Grid, search: Search, section: str, path: str, document: Document) -> None:

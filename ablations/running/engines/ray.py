@@ -46,10 +46,7 @@ class RayOptions(Settings):
     address: Name | None = knob(None, "host:port of a cluster, or auto. By default one is started on this machine.")
     cpus: int = knob(1, "Cores of a run, or of each device that shares it. Threads of torch.", ge=1)
     gpus: float | None = knob(
-        None,
-        "GPUs of a run, such as 0.5, or of each device that shares it. By default 1 if there are any.",
-        ge=0,
-        le=1,
+        None, "GPUs of a run, such as 0.5, or of each device that shares it. By default 1 if there are any.", ge=0, le=1
     )
     memory: float | None = knob(None, "GB of a run. By default Ray does not count memory.", gt=0)
     answer: float = knob(30.0, "Seconds in which the cluster has to answer.", gt=0)
@@ -120,7 +117,6 @@ class Ray(Executor):
         self._task = ray.remote(**asked)(made_in_turn)
 
     def _nodes(self) -> dict[str, Mapping[str, float]]:
-        """The living nodes with their resources."""
         return {found["NodeID"]: found["Resources"] for found in self._ray.nodes() if found["Alive"]}
 
     def at_once(self) -> str:

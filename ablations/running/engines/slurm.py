@@ -258,7 +258,6 @@ def limit(options: SlurmOptions, seconds: float) -> int:
     """Minutes until a job is stopped: as requested, or twice the estimate of the longest run.
 
     Args:
-        options: The options.
         seconds: How long the longest run takes by the plan's estimate.
 
     Raises:
