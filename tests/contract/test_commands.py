@@ -52,7 +52,7 @@ CALLS = {
     "claims": [],
     "clean": [],
     "data": [],
-    "data add-checkpoint": [FOLDER],
+    "data add-checkpoint": ["."],
     "data formats": ["--scale", "smoke"],
     "data verify": ["rte"],
     "diff": ["roberta_base", "roberta_large"],
@@ -160,6 +160,8 @@ def _make_up(monkeypatch, folder):
     monkeypatch.setattr(evaluate, "_measured", lambda *_: {"metrics": {"lambada.accuracy": 0.5}})
     counted = counting.Reached({"pairs": 4.5}, {100: 4.5}, {"pairs": [1]}, {"training": 100}, "a", "b")
     monkeypatch.setattr(counting, "reached", lambda *_: counted)
+    monkeypatch.setattr("lightning_modules.interop.row_of", lambda *_, **__: None)
+    monkeypatch.setattr("lightning_modules.checkpoints.add", lambda name, row: folder / "checkpoints.yaml")
     monkeypatch.setattr(checkpoints, "exported", lambda *_: ("a difference",))
     (folder / "evaluated.json").write_text('{"name": "evaluated", "metrics": {"rte.accuracy": 0.5}}')
     monkeypatch.setattr(checkpoints, "evaluated", lambda *_: folder / "evaluated.json")

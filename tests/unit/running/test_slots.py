@@ -83,7 +83,7 @@ def launch(monkeypatch):
     monkeypatch.setattr(estimate, "memory", lambda systems, execution: [3e9 for _ in systems])
     runs = [SimpleNamespace(id=str(number), system=object()) for number in range(8)]
     todo, shares = {run.id: run for run in runs}, {"0": 0.3}
-    pending = SimpleNamespace(pending=runs)
+    pending = SimpleNamespace(pending=runs, cells=runs)
     return SimpleNamespace(plan=pending, todo=todo, execution=Execution(), shares=shares, is_crowded=False)
 
 
