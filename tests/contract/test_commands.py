@@ -171,19 +171,6 @@ def _options(command):
     return {option for parameter in command.params for option in parameter.opts}
 
 
-def test_examples_in_the_help_are_complete():
-    lines = [(words, command.epilog) for words, command in COMMANDS.items() if command.epilog]
-    assert len(lines) > 20
-    for words, epilog in lines:
-        said = shlex.split(epilog.removeprefix("Example: ablations "))
-        assert tuple(said[: len(words)]) == words
-        COMMANDS[words].make_context(words[-1], said[len(words) :])
-
-
-def test_the_calls_are_of_every_command():
-    assert {" ".join(words) for words in COMMANDS} == CALLS.keys()
-
-
 MEASURING = {("benchmark", "inference")}  # takes seconds
 ASKED = [pytest.param(w, id=" ".join(w), marks=[pytest.mark.slow] * (w in MEASURING)) for w in COMMANDS]
 
@@ -198,12 +185,6 @@ def test_every_command_answers_programs(words, call):
         named = call(words, *[word.replace("depth", "width") for word in arguments], "--format", Format.names.value)
         assert named.exit_code == answer.exit_code, named.output
         assert "{" not in named.stdout
-
-
-@every("words", COMMANDS)
-def test_the_folder_of_results_has_one_name(words):
-    found = [parameter for parameter in COMMANDS[words].params if "--results" in parameter.opts]
-    assert all(parameter.is_flag for parameter in found)  # it names no folder
 
 
 def printed():
@@ -261,10 +242,3 @@ def test_what_is_printed_can_be_planned_page_by_page(tmp_path, monkeypatch):
                 wrong.append(f"{page}: {shlex.join(said)}: {ended.output or ended.exception!r}")
     assert not wrong, "\n".join(wrong)
     assert count > 40
-
-
-def test_the_plan_says_what_claims_can_show_as_the_readme_prints_it(call):
-    assert "`ablations plan GRID`" in (project() / "README.md").read_text()
-    answer = call(("plan",), "masking_ratio")
-    assert answer.exit_code == 0, answer.output
-    assert "visible at look 1" in answer.output

@@ -1,10 +1,8 @@
 """How a run can end badly, what is recorded of it, and whether it is tried again."""
 
-import ctypes
 import mmap
 import os
 import signal
-import sys
 
 import numpy as np
 import pytest
@@ -129,13 +127,6 @@ def test_a_failure_is_tried_again_and_its_record_says_where(monkeypatch, cached,
     assert not any(line.startswith("/") for line in record.detail.splitlines())
 
 
-def test_a_passing_failure_ends_done(monkeypatch, cached, records):
-    summary, record, calls = run_with(monkeypatch, cached, records, ValueError("once"), times=1)
-    assert (summary.outcomes, calls, record.outcome) == ({"done": 1}, 2, "done")
-    assert record.provenance["attempts"] == 2
-    assert record.detail == ""
-
-
 def test_missing_text_is_said_before_anything_runs(cached, records):
     file = tiny.grid(cached)
     file.write_text(file.read_text().replace(f"text:{cached}/text/*.txt", "novels"))
@@ -150,40 +141,6 @@ def test_results_that_cannot_be_kept_are_said_before_anything_runs(cached):
     inside = Records(cached / "file" / "results")
     with pytest.raises(ConfigError, match=r"cannot write results to .*: Not a directory"):
         execute(planned(cached, inside), inside, "inline")
-
-
-def mounted_read_only(folder):
-    """Makes a folder read-only for this process; False where that is not allowed."""
-    system, private, flags = ctypes.CDLL(None), 1 << 18 | 1 << 14, 1 << 12 | 1 << 5 | 1  # bind, remount, read-only
-    alone = system.unshare(1 << 17) == 0 or system.unshare(1 << 17 | 1 << 28) == 0  # as root, or as root of oneself
-    place = str(folder).encode()
-    return (
-        alone
-        and system.mount(None, b"/", None, private, None) == 0
-        and system.mount(place, place, None, 1 << 12, None) == 0
-        and system.mount(None, place, None, flags, None) == 0
-    )
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="mounts as Linux does")
-def test_a_read_only_file_system_is_named_as_such(cached, records):
-    found = planned(cached, records)
-    for part in ("records", ".locks"):
-        (records.folder / part).mkdir(parents=True)
-    told = cached / "told"
-    if (pid := os.fork()) == 0:
-        try:
-            if mounted_read_only(records.folder):
-                execute(found, records, "inline")
-        except ConfigError as error:
-            told.write_text(str(error))
-        finally:
-            os._exit(0)
-    os.waitpid(pid, 0)
-    if not told.exists():
-        pytest.skip("nothing may be mounted here")
-    assert "Read-only file system" in told.read_text()
-    assert str(records.folder) in told.read_text()
 
 
 def test_locks_that_another_user_has_closed_are_named_before_anything_runs(cached, records, monkeypatch):

@@ -20,13 +20,12 @@ from ablations.planning.plan import plan
 from ablations.running.launch import Event
 from ablations.running.progress import LogDisplay
 from ablations.running.summary import Failure, Summary
-from ablations.schema.grid import Grid
 from ablations.schema.record import Record, checksum
 from lightning_modules import interop
 from lightning_modules.config import ConfigError
 from lightning_modules.systems import SYSTEMS
 from tests.faults.test_hostile_checkpoints import SHAPE
-from tests.foreign import TEXTS, assert_no_formula, assert_plain, fields, holding, rendered, shown
+from tests.foreign import TEXTS, assert_no_formula, assert_plain, rendered, shown
 from tests.unit.core.test_formatting import check_latex
 from tests.unit.synthetic import RATE, make_record
 
@@ -57,22 +56,6 @@ GRID = {
     ],
     "figure": {"x": ANY, "y": "heldout.loss"},
 }  # fmt: skip
-# fields that hold names of what there is, values of knobs, what is checked, or are compared with the record itself
-GRID_NAMES = {
-    "about",
-    "savings.a", "savings.a{}", "savings.b", "savings.b{}", "savings.metric",
-    "base", "claims.against", "claims.claim", "claims.metric", "claims.official", "claims.positive_control.above",
-    "claims.positive_control.metric", "claims.published{}", "figure.y", "ladder.rungs", "ladder.rungs{}", "ladder.to",
-    "means.at", "means.at{}", "means.of", "means.of{}",
-    "measure", "metrics.name", "published.file", "published.match", "published.match{}", "published.metrics",
-    "published.table", "published.where", "published.where{}", "scales.axes", "scales.axes{}", "scales.base",
-    "scales.base{}", "scales.claims", "scales.conclusion.given{}", "scales.measure", "scales.search.axes",
-    "scales.search.axes{}",
-    "scales.set", "scales.set{}", "scales.stands_for", "scales.stands_for{}", "scales.tasks", "scales.variants",
-    "scales.variants{}", "scales{}", "search.axes", "search.axes{}", "search.metric", "search.set", "search.set{}",
-    "set", "set{}", "tasks", "zip", "variants",
-}  # fmt: skip
-RECORD_NAMES = {"checksum", "config", "config{}"}
 PROVENANCE = ("commit", "code", "device", "torch", "lightning", "python", "started", "finished", "threads", "dirty",
               "attempts")  # fmt: skip
 
@@ -119,14 +102,6 @@ def folder(tmp_path_factory):
                 path.write_text(json.dumps(content))
         republish(made / "results")
         yield made
-
-
-def test_every_field_that_may_hold_any_text_holds_a_foreign_one():
-    text = TEXTS["markup"]
-    filled = foreign(Record(id="0" * 16, kind="pretrain", config={}, outcome="done"), text)
-    assert {*holding(filled, text)} == {*fields(Record)} - RECORD_NAMES
-    assert {*holding(cards._Card.read(card(text)), text)} == {*fields(cards._Card)}
-    assert {*holding(Grid.read({"name": "x", **GRID}), ANY)} == {*fields(Grid)} - GRID_NAMES
 
 
 @pytest.mark.parametrize(

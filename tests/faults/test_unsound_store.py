@@ -145,23 +145,6 @@ def test_no_damage_gives_another_number_in_silence(made, copied, kind, seed):
             assert given == expected or kind == "records", name
 
 
-@pytest.mark.parametrize("of_before", [True, False])
-def test_losses_of_another_run_are_named_and_not_read(copied, of_before):
-    records = copied()
-    ids = [path.stem for path in records.files()]
-    one, other = ids[:2] if of_before else ids[2:]
-    places = [records.path(run).with_suffix(".heldout") for run in (one, other)]
-    first, second = (place.read_bytes() for place in places)
-    places[0].write_bytes(second)
-    places[1].write_bytes(first)
-    assert {damage.path.rpartition("/")[2] for damage in records.verify()} == {f"{one}.heldout", f"{other}.heldout"}
-    with pytest.warns(RecordWarning, match=one):
-        assert records.snapshot().sums(one) is None
-    answer = command(records, "verify")
-    assert answer.exit_code == 1
-    assert "2 of 4 records are sound" in answer.output
-
-
 def test_losses_without_a_digest_are_compared_with_the_record(copied):
     records = copied()
     (records.folder / "records" / LIST).unlink()

@@ -152,13 +152,6 @@ def test_a_second_look_waits_for_the_first(grid, tmp_path):
         plan(grids.read("masking_ratio"), "smoke", look=2)
 
 
-def test_nothing_follows_where_everything_is_decided(grid, tmp_path):
-    records = store(grid, tmp_path, values=SPREAD | {0.4: 4.0})
-    second = plan(grid, "smoke", look=2, records=records)
-    assert second.is_finished
-    assert not second.pending
-
-
 EQUAL = "id: x, statement: s, source: o, better: lower, relation: '~', a: {model.dropout: 0.0}, b: {model.dropout: 0.1}"
 
 

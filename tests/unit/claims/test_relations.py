@@ -12,7 +12,7 @@ from statsmodels.stats.multitest import multipletests
 from ablations.claims import judging
 from ablations.claims.families import families
 from ablations.claims.margins import margin
-from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, Direction, Reason, Size
+from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, Reason, Size
 from ablations.claims.relations import RELATIONS
 from ablations.claims.sample import Sample
 from ablations.core.estimates import linear
@@ -218,12 +218,6 @@ def test_records_that_are_missing_never_replicate(relation, gone, failed):
     elif found.outcome == REPLICATES:
         assert found.adjusted_p < 0.05
     assert "replicates" not in found.sentence or found.outcome == REPLICATES
-
-
-def test_an_order_of_two_on_the_plateau_is_open_and_marked():
-    found = verdict(asked("ordering"), measured((4.0, 4.1, 6.4, 6.9)))
-    assert (found.outcome, found.direction, found.reason) == (NOT_RESOLVED, Direction.POSITIVE, Reason.PLATEAU)
-    assert "2 of 4 sides at the floor" in found.remarks
 
 
 @every(

@@ -33,7 +33,6 @@ from ablations.commands.cli import app
 from ablations.figures.claims import board, forest
 from ablations.measurements.measurements import Measurements
 from ablations.pages import scoreboard_page
-from lightning_modules.config import ConfigError
 from tests.messages import names
 from tests.unit import synthetic
 
@@ -149,11 +148,6 @@ def test_effects_are_shares_of_the_shortfall(study):
     worse = [everything[b].metrics["heldout.loss"] for b in verdict.runs[1]]
     assert one.removed == pytest.approx(verdict.effect / (sum(worse) / len(worse)))
     assert one.low < one.removed < one.high < 0
-
-
-def test_an_unknown_claim_is_refused():
-    with pytest.raises(ConfigError, match=ID):
-        entries([], {ID + "x": ["masking_ratio"]})
 
 
 def test_a_hypothesis_of_a_grid_is_on_no_papers_row():

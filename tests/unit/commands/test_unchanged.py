@@ -17,7 +17,7 @@ from ablations.pages.publishing import republish
 from ablations.planning import checked, scale_files
 from lightning_modules import cached, places
 from lightning_modules.places import cache, note_elsewhere
-from tests import finished, tiny
+from tests import finished
 
 GRID = "masking_ratio"
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -254,14 +254,3 @@ def test_pages_that_nothing_changed_stay_and_others_are_rebuilt(tmp_path):
         harm()
         assert here(*arguments) == first
         assert page.read_bytes() == published
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("embedded")
-def test_a_plan_on_texts_of_ones_own_sees_their_change(tmp_path):
-    """Their files lie where nobody looks for a change of what was said."""
-    file, arguments = tiny.grid(tmp_path), ("--scale", "smoke", "--results-dir", str(tmp_path / "results"))
-    first = here("plan", str(file), *arguments)
-    second, modules = run("plan", str(file), *arguments)
-    assert second == first
-    assert "torch" in modules

@@ -1,7 +1,6 @@
 """Parameters and FLOPs: printed counts beside ours, hand-computed counts, and formula against torch's counter."""
 
 import csv
-import json
 
 import pytest
 import torch
@@ -14,7 +13,6 @@ from ablations.pages import parameters_page
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from lightning_modules.batch import Example
-from lightning_modules.config import ConfigError
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
 from tests.conftest import make_draws, make_tokens, make_vocabulary
@@ -119,41 +117,6 @@ def test_pages_have_every_row_and_the_same_bytes_each_time(tmp_path, found):
 
 # --- reading the file
 
-GOOD = """sources: {ALBERT: Lan et al. 2020}
-configurations:
-  - {id: one, paper: ALBERT, table: Table 1, name: base, base: albert_base, printed: "12"}
-absent:
-  - {id: two, paper: ALBERT, table: Table 1, name: other, printed: "1", missing: a part}
-"""
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ("base: albert_base", "base: albert_bose",
-         "file.yaml:3: configurations.0.base: there is no system 'albert_bose'. Did you mean 'albert_base'?"),
-        ("name: base,", "name: base, set: {model.num_layres: 3},", "Did you mean 'model.num_layers'?"),
-        ("id: two", "id: one", "'one' is already on line 3"),
-        ('printed: "12"', "printed: 12", "should be a valid string"),
-        ('printed: "12"', 'printed: "12 M"', "should match pattern"),
-        ('printed: "12"', 'pritned: "12"', "Did you mean 'printed'?"),
-        ("paper: ALBERT, table: Table 1, name: other", "paper: ALBART, table: x, name: other",
-         "Did you mean 'ALBERT'?"),
-        ("absent:", "missing:", "must have exactly the keys"),
-    ],
-)  # fmt: skip
-def test_a_wrong_file_is_said_to_be_wrong_where_it_is(tmp_path, old, new, said):
-    path = tmp_path / "file.yaml"
-    path.write_text(GOOD)
-    assert len(configurations.read(path).configurations) == 1
-    wrong = tmp_path / "wrong" / "file.yaml"
-    wrong.parent.mkdir()
-    wrong.write_text(GOOD.replace(old, new))
-    with pytest.raises(ConfigError) as error:
-        configurations.read(wrong)
-    assert said in str(error.value)
-    assert "file.yaml:" in str(error.value)
-
 
 # --- the command
 
@@ -162,17 +125,6 @@ def test_a_wrong_file_is_said_to_be_wrong_where_it_is(tmp_path, old, new, said):
 def command(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     return lambda *words: CliRunner().invoke(app, ["params", *words])
-
-
-def test_without_a_name_all_published_counts_are_listed(command, found):
-    shown = command()
-    assert shown.exit_code == 0
-    assert "109.48" in shown.output
-    assert "cannot be built yet" in shown.output
-    rows = json.loads(command("--format", "json").output)
-    assert {row["configuration"]: row["counted"] for row in rows if row["counted"]} == {
-        id: one.counted for id, one in found.items()
-    }
 
 
 def test_a_system_a_configuration_or_a_changed_one_shows_its_parts(command):

@@ -116,12 +116,6 @@ def test_what_did_not_finish_is_shown_and_not_averaged():
     assert summary(Measurements(grid, cells, records))["heldout.loss mean"][3] == pytest.approx(sum(kept) / 2)
 
 
-def test_the_plateau_is_marked():
-    grid, cells, records = make_study()
-    records |= losses(cells[4], [6.4, 6.5, 6.0, 6.1, 6.05])
-    assert rows_of(grid, cells, records)[4]["on the plateau"] == "2 of 5"
-
-
 def test_counts_of_as_much_text_as_a_run_has_read(tmp_path):
     grid, cells, records = make_study()
     values = sorted(record.metrics["heldout.loss"] for record in records.values())

@@ -334,12 +334,6 @@ def test_a_knob_is_set_in_every_cell(tmp_path):
     assert again.runs == changed.runs
 
 
-@pytest.mark.parametrize("path", ["training.clip_nrm", "objectives.mlm.masking.rate"])
-def test_a_knob_that_is_none_or_varies_cannot_be_set(tmp_path, path):
-    with pytest.raises(ConfigError, match=path):
-        plan(grids.read(tiny.grid(tmp_path)), "smoke", set={path: 0.5})
-
-
 def test_auto_is_the_faster_precision_until_runs_have_records(tmp_path, monkeypatch):
     grid, records, knob = read(tmp_path), Records(tmp_path / "results"), "training.precision"
     assert speed.precision() in ("fp32", "bf16")

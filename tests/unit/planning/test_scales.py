@@ -56,13 +56,6 @@ def test_the_grid_is_stronger_than_the_scale_and_its_entry_is_the_strongest(fold
     assert (system.model.dropout, system.optimizer.beta2) == (0.2, 0.95), "of its entry"
 
 
-@pytest.mark.parametrize("entry", ["", " {}"])
-def test_an_empty_entry_is_the_scale_as_it_is(folder, tmp_path, entry):
-    grid = read(tmp_path, f"  small:{entry}\n")
-    assert grid.scales["small"].description == "a size for these tests"
-    assert plan(grid, "small").cells[0].system.model.dropout == 0.3
-
-
 def test_knobs_that_a_grid_varies_are_its_own(folder, tmp_path):
     more = "variants: {kind: {as it is: {}, harder: {model.dropout: 0.5}}}\n"
     file = tiny.grid(tmp_path)
@@ -121,12 +114,6 @@ def test_where_a_grid_has_no_entry_it_lends_that_for_the_scale_it_is_like(folder
     system = plan(own, "shorter").cells[0].system
     assert (system.model.dropout, system.optimizer.eps) == (0.1, SYSTEMS["roberta_base"].optimizer.eps)
     assert system.model.activation == "relu", "what the scale is like still holds"
-
-
-def test_a_scale_without_a_file_is_the_grids_own(folder, tmp_path):
-    grid = read(tmp_path, "  mine: {description: of this grid, set: {model.dropout: 0.2}}\n")
-    assert grid.scales["mine"].base == {}
-    assert plan(grid, "mine").cells[0].system.model.dropout == 0.2
 
 
 def test_unknown_scales_are_answered_with_the_nearest_of_grid_and_folder(folder, tmp_path):

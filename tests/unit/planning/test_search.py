@@ -56,18 +56,6 @@ GOOD = {1e-3: (5.0, 5.0), 3e-3: (4.0, 4.6), 9e-3: (4.2, 4.5)}  # means 5.0, 4.3,
 # --- plans
 
 
-def test_without_a_search_nothing_changes(tmp_path):
-    plain, off = read(tmp_path / "a", ""), read(tmp_path / "b", scale=", search: null")
-    text = (tmp_path / "a" / "tiny.yaml").read_text().replace(str(tmp_path / "a"), str(tmp_path / "b"))
-    (tmp_path / "a" / "tiny.yaml").write_text(text)
-    one, other = (plan(grid, "smoke") for grid in (grids.read(tmp_path / "a" / "tiny.yaml"), off))
-    assert [run.id for run in one.runs] == [run.id for run in other.runs]
-    assert one.cells == other.cells
-    assert "search runs" not in one.table()
-    assert "search" not in estimate.cost(other)
-    assert plain.search is None
-
-
 def test_before_the_search_nothing_of_the_evaluation_is_known_but_its_size(tmp_path):
     found = plan(read(tmp_path), "smoke")
     assert found.counts == {"missing": 2 * 3 * 2}
@@ -132,24 +120,6 @@ def test_no_seed_both_chooses_and_judges(tmp_path, seeds):
         plan(grid, "smoke", seeds=1001)
 
 
-def test_no_evaluation_changes_a_choice(tmp_path):
-    grid, records = read(tmp_path), Records(tmp_path / "results")
-    search_with(records, plan(grid, "smoke"), GOOD)
-    before = plan(grid, "smoke", records=records)
-    for run in before.pending:
-        put(records, run, 99.0)
-    after = plan(grid, "smoke", records=records)
-    assert [cell.chosen for cell in after.cells] == [cell.chosen for cell in before.cells]
-    assert after.is_finished
-
-
-def test_a_scale_changes_the_search(tmp_path):
-    scale = f", search: {{axes: {{{LR}: [2.0e-3, 4.0e-3]}}, seeds: 3}}"
-    (cell, _) = plan(read(tmp_path, scale=scale), "smoke").cells
-    assert [trial.values[LR] for trial in cell.search] == [2e-3, 4e-3]
-    assert [run.seed for run in cell.search[0].runs] == [1000, 1001, 1002]
-
-
 def test_a_search_has_the_budget_of_the_cell(tmp_path):
     search = SEARCH.replace(f"{LR}: [1.0e-3, 3.0e-3, 9.0e-3]", f"{LR}: [1.0e-3], {BATCH}: [4, 8]")
     found = plan(read(tmp_path, search + "budget: {equal: tokens}\n", steps=400), "smoke")
@@ -178,15 +148,6 @@ def test_the_best_mean_is_chosen(tmp_path, losses, chosen):
     search_with(records, plan(grid, "smoke"), losses)
     (cell,) = plan(grid, "smoke", records=records).cells
     assert cell.chosen == {LR: chosen}
-
-
-def test_higher_may_be_better(tmp_path):
-    search = SEARCH.replace("metric: heldout.loss", "metric: heldout.accuracy\n  better: higher")
-    grid, records = read(tmp_path, search, rates="[0.15]"), Records(tmp_path / "results")
-    for trial in plan(grid, "smoke").cells[0].search:
-        for run in trial.runs:
-            put(records, run, {1e-3: 0.2, 3e-3: 0.1, 9e-3: 0.4}[trial.values[LR]], metric="heldout.accuracy")
-    assert plan(grid, "smoke", records=records).cells[0].chosen == {LR: 9e-3}
 
 
 @pytest.mark.parametrize("outcome", ["missing", "oom", "failed", "killed", "timeout", "unmeasured"])

@@ -40,12 +40,6 @@ def test_searches_have_trunks_of_their_own_seeds(tmp_path):
     assert all(found.costs[trunk.id].steps == 25 for trunk in found.trunks)  # also those of the seeds that follow
 
 
-def test_a_searched_knob_that_the_start_leaves_open_is_refused(tmp_path):
-    search = f"search:\n  axes: {{{PEAK}: [1.0e-3, 2.0e-3]}}\n  metric: heldout.loss\n"
-    with pytest.raises(ConfigError, match=r"training\.start: .*differ in optimizer\.peak_lr\. Name"):
-        read(tmp_path, knobs={START: TRUNK}, extra=search)
-
-
 def test_cells_of_different_trunks_are_refused_with_what_differs(tmp_path):
     with pytest.raises(ConfigError, match=rf"tiny\.yaml:4: set\.{START}: .*differ in {RATE}\. Name these"):
         read(tmp_path, rates="[0.15, 0.4]", knobs={START: "{training.steps: 25}"})
@@ -126,15 +120,6 @@ def test_what_a_start_repeats_is_no_part_of_the_identity():
         system.but(**{START: {**short, RATE: 0.4}}),
     ]
     assert len({identity(each.essence()) for each in (one, *others)}) == 4
-
-
-def test_probes_of_the_trunk_are_in_the_identity_of_its_arms():
-    system = SYSTEMS["roberta_base"].but(**{"evaluation.probes": ["agreement"]})
-    text = dict.fromkeys(system.data.corpora, "aa")
-    arm = Run.pretraining(system.but(**{START: {"evaluation.probes": ["word_order"]}}), 0, text)
-    assert set(arm.fingerprints) == {*text, "probes.agreement", "probes.word_order"}
-    assert set(arm.start.fingerprints) == {*text, "probes.word_order"}
-    assert Run.read(arm.to_dict()).start.id == arm.parents[0]
 
 
 @pytest.mark.parametrize("name", ["transfer", "pretraining_gain"])
