@@ -1,16 +1,13 @@
-"""Texts that somebody else may have put into a file: in which fields they may stand, and what must not come of them."""
+"""Texts that somebody else may have put into a file: what must not come of them."""
 
 import csv
 import html
 import io
 import re
-import types
-import typing
 import unicodedata
 from html.parser import HTMLParser
 
 from markdown_it import MarkdownIt
-from pydantic import BaseModel
 
 COMMANDS = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # control and format characters, half characters, line and paragraph ends
 TEXTS = {
@@ -24,45 +21,6 @@ _ELEMENTS = {"h1", "h2", "h3", "h4", "p", "ul", "ol", "li", "table", "thead", "t
              "code", "a", "img", "pre"}  # fmt: skip
 _PLACE = re.compile(r"(https://[\w./-]+|[\w./-]+)(#[\w-]+)?")  # where links may lead: on, or to files beside
 _STYLE = re.compile(r"text-align:(left|right|center)")  # of the columns of tables
-
-
-def fields(model, path=""):
-    """The paths of a model's fields that may hold any text: `name`, `name.key`, `name{}` for the keys of a mapping."""
-    for name, info in model.model_fields.items():
-        constrained = any(getattr(part, "pattern", None) for part in info.metadata)
-        if not constrained:
-            yield from _texts(info.annotation, f"{path}{name}")
-
-
-def _texts(kind, path):
-    origin, inner = typing.get_origin(kind), [one for one in typing.get_args(kind) if one is not Ellipsis]
-    if kind is str or kind is typing.Any:
-        yield path
-    elif isinstance(kind, type) and issubclass(kind, BaseModel):
-        yield from fields(kind, f"{path}.")
-    elif origin is dict:
-        yield from (f"{name}{{}}" for name in _texts(inner[0], path))
-        yield from _texts(inner[1], path)
-    elif origin in (tuple, list, typing.Union, types.UnionType):
-        yield from {name: None for one in inner for name in _texts(one, path)}
-    elif origin is typing.Annotated:
-        yield from _texts(inner[0], path)
-
-
-def holding(data, text, path=""):
-    """The paths of the fields of data that hold a text, as `fields` spells them; keys of models are no keys."""
-    if isinstance(data, BaseModel):
-        for name in type(data).model_fields:
-            yield from holding(getattr(data, name), text, f"{path}.{name}".lstrip("."))
-    elif isinstance(data, dict):
-        yield from (f"{path}{{}}" for key in data if text in str(key))
-        for value in data.values():
-            yield from holding(value, text, path)
-    elif isinstance(data, (list, tuple)):
-        for value in data:
-            yield from holding(value, text, path)
-    elif isinstance(data, str) and text in data:
-        yield path
 
 
 class _Page(HTMLParser):

@@ -2,7 +2,6 @@
 
 import re
 import textwrap
-from fnmatch import fnmatch
 from typing import get_args
 
 import pytest
@@ -22,13 +21,6 @@ from lightning_modules.systems import SYSTEMS
 from tests.every import every
 
 GUIDES = project() / "docs/how-to"
-
-
-def test_the_example_of_a_new_knob_takes_an_unused_name():
-    page = (GUIDES / "knob.md").read_text(encoding="utf-8")
-    taught = set(re.findall(r"(\w+): \w+ = knob\(", page))
-    assert taught
-    assert not taught & set(StackSettings.model_fields)
 
 
 def blocks(page):
@@ -133,19 +125,6 @@ def rows(page, heading):
 def test_the_page_of_positions_has_every_kind():
     kinds = get_args(StackSettings.model_fields["positions"].annotation)
     assert sorted(row[0].strip("`") for row in rows("positions.md", "Kinds")) == sorted(kinds)
-
-
-@every("name", [name for name in SYSTEMS if SYSTEMS[name].model.kind == "transformer"])
-def test_the_page_of_positions_says_which_system_has_which(name):
-    (row,) = [
-        kind
-        for names, kind in rows("positions.md", "Which model has which")
-        if any(fnmatch(name, pattern) for pattern in re.findall(r"`(.+?)`", names))
-    ]
-    model = SYSTEMS[name].model
-    assert row.startswith(f"`{model.positions}`")
-    detail = str(model.max_positions) if model.positions == "learned" else f"`model.query_biases: {model.query_biases}`"
-    assert detail in row
 
 
 @every(

@@ -4,7 +4,6 @@ import ast
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import nbformat
@@ -53,17 +52,6 @@ def test_help_plans_and_pages_import_no_more_than_they_need():
     assert not ended.stdout
 
 
-@every(
-    "command, package",
-    [("papermill ", "papermill"), ("jupyter lab", "jupyterlab"), ("jupyter nbconvert", "nbconvert")],
-)
-def test_what_the_readme_starts_is_declared(command, package):
-    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    declared = [*needed["dependencies"], *needed["optional-dependencies"]["lab"]]
-    assert command in (ROOT / "README.md").read_text()
-    assert package in {re.split(r"[<>=!\[ ]", name)[0] for name in declared}
-
-
 @every("path", NOTEBOOKS)
 def test_notebooks_tell_and_libraries_do(path):
     notebook = nbformat.read(path, as_version=4)
@@ -104,17 +92,6 @@ def test_every_notebook_stops_at_a_parameter_that_it_does_not_declare(path, monk
         shell.run_cell(cell, store_history=True).raise_error()
     with pytest.raises(ConfigError, match=rf"^{misspelt}: this notebook has no such parameter.*'{declared[0]}'\?$"):
         shell.run_cell(checking, store_history=True).raise_error()
-
-
-@every("name", [path.stem for path in NOTEBOOKS if path.stem in grids.available()])
-def test_every_notebook_of_a_grid_ends_with_something_to_go_on_from(name):
-    path = notebooks.folder() / f"{name}.ipynb"
-    cells = nbformat.read(path, as_version=4).cells
-    (start,) = [i for i, cell in enumerate(cells) if cell.source.startswith("## Go on from here")]
-    records, _, change, _, figure = [cell.source for cell in cells[start + 1 :]]
-    assert "study.runs()" in records
-    assert "set={" in change
-    assert figure.startswith("axes = ")
 
 
 def test_what_the_texts_of_grids_suggest_can_be_done(monkeypatch):

@@ -89,11 +89,6 @@ def test_a_long_table_is_filtered_by_words_and_by_choices(tmp_path):
     assert sorted_rows == sorted(sorted_rows, key=lambda name: -int(name.split()[1])), "a filtered table still sorts"
 
 
-def test_a_short_table_has_no_filter(tmp_path):
-    rows = [("cell", "loss"), *((f"c{n}", str(n)) for n in range(5))]
-    assert _answer(tmp_path, rows, 'answer.push(document.querySelectorAll(".table-filter").length);') == [0]
-
-
 def test_outcomes_that_settle_a_claim_are_marked(tmp_path):
     rows = [["claim", "outcome", "effect"]]
     rows += [["a", "replicates", "+0.1"], ["b", "not resolved (floor)", "-0.1"], ["c", "contradicts: beyond", ""]]

@@ -148,24 +148,6 @@ def test_an_exported_run_is_evaluated_as_anybodys_checkpoint(exported, command, 
 
 
 @pytest.mark.parametrize(
-    ("words", "hint"),
-    [
-        (["--task", "rtee"], "there is no task 'rtee'. Did you mean 'rte'?"),
-        (["--task", "rte", "--set", "finetuning.epoch=3"], "Did you mean 'epochs'?"),
-        (["--task", "rte", "--set", "model.dropout=0"], "only knobs that start with 'finetuning.' can be set"),
-        (["--task", "rte", "--set", "finetuning.protocol=brt"], "Did you mean 'bert'?"),
-        (["--task", "rte", "--scale", "papr"], "Did you mean 'paper'?"),
-        (["--task", "rte"], "there is no config.json"),
-    ],
-)
-def test_a_slip_is_answered(command, tmp_path, words, hint):
-    done = command("finetune", "--from", tmp_path, *words, "--output", tmp_path / "found")
-    assert done.exit_code == 2
-    assert hint in said(done)
-    assert not (tmp_path / "found").exists()
-
-
-@pytest.mark.parametrize(
     ("task", "knob", "words"),
     [
         ("squad1", "finetuning.layout=extract", "squad1 is answered from single positions"),
@@ -210,13 +192,6 @@ class TestExportsThatCannotBe:
         run, records = kept(trained=False, outcome="diverged")
         done = command("export", run.id, tmp_path / "out", "--results-dir", records.folder)
         assert "ended as diverged and left no weights" in said(done)
-
-    def test_a_fine_tuning_whose_weights_are_gone(self, kept, command, tmp_path):
-        pretrained, records = kept(trained=False)
-        run = fine_tuned(pretrained, records)
-        done = command("export", run.id, tmp_path / "out", "--results-dir", records.folder)
-        assert done.exit_code == 2
-        assert f"the weights of run {run.id} are neither on this machine" in said(done)
 
     def test_a_fine_tuning_with_weights_that_transformers_has_not(self, kept, command, tmp_path):
         pretrained, records = kept(trained=False)

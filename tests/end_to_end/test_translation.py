@@ -99,18 +99,6 @@ def test_what_is_translated_and_how_is_part_of_a_run(corpus):
         assert asked.but(**{path: value}).essence() != asked.essence() != system.essence(), path
 
 
-def test_an_lstm_with_attention_translates_what_one_without_cannot(tmp_path, corpus):
-    learnt = {"training.steps": 400, "training.batch_size": 16, "optimizer.peak_lr": 0.01, "evaluation.sequences": 10}
-    small = RECURRENT["model"] | {"num_layers": 1, "hidden_size": 32, "dropout": 0.0, "embedding_dropout": 0.0}
-    plain = {"objectives.lm.label_smoothing": 0.0, "schedule.decay": "linear", "schedule.warmup_fraction": 0.05}
-    losses = [
-        trained(tiny_system(corpus, model=small | {"attention": score}, **learnt, **plain), tmp_path / score)[0]
-        for score in ("dot", "none")
-    ]
-    attending, without = (found.metrics["heldout.next_loss"] for found in losses)
-    assert attending < 0.7 * without
-
-
 @pytest.mark.parametrize(
     "changes",
     [

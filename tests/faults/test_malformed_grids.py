@@ -37,18 +37,6 @@ KNOBS = "objectives.mlm.masking.rate"
 SIDES = "    a: {objectives.mlm.masking.rate: 0.4}\n    b: {objectives.mlm.masking.rate: 0.15}\n"
 
 CASES = {
-    "HTML in the text": (
-        ("base: roberta_base", "about: Click <a href=x>here</a>.\nbase: roberta_base"),
-        [says("g.yaml:2: about", "<a", "&lt;", "[text](https://...)")],
-    ),
-    "a directive in the text": (
-        ("base: roberta_base", "about: |\n  So.\n\n  ```{raw} html\n  <b>\n  ```\nbase: roberta_base"),
-        [says("g.yaml:2: about", "```{raw} html")],
-    ),
-    "a control character in the text": (
-        ("base: roberta_base", 'about: "red \\e[31m"\nbase: roberta_base'),
-        [says("g.yaml:2: about", "x1b")],
-    ),
     "missing key": (
         ("question: Does hiding more help?\n", ""),
         [says("g.yaml:1: question", "required")],
@@ -134,14 +122,6 @@ CASES = {
         (SIDES, "    a: {model.num_layers: 2}\n    against: heldout.bigram_loss\n    relation: spread\n"),
         [says("g.yaml:17: claims.0", "against", ">", "~", "spread", "'b'")],
     ),
-    "relation misspelt": (
-        (SIDES, SIDES + "    relation: orderin\n"),
-        [
-            says("g.yaml:17: claims.0", "ordering", "sides"),
-            says("g.yaml:24: claims.0.relation", "orderin", near="ordering"),
-        ],
-    ),
-    "claim without sides": ((SIDES, ""), [says("g.yaml:17: claims.0", "'a'")]),
     "size of a claim of equality, which is one": (
         ("    better: lower", '    better: lower\n    relation: "~"\n    size: inside'),
         [says("g.yaml:23: claims.0.size", ">")],
@@ -170,15 +150,6 @@ CASES = {
         ("seeds: 3", "published: {file: absent.csv}"),
         None,
     ),
-    "several at once": (
-        ("seeds: 3\nbudget: {equal: tokens}", "seeds: three\nseeds: 3\nbudgt: {equal: token}"),
-        [
-            says("g.yaml:8: seeds", "three", "integer"),
-            says("g.yaml:9: seeds", "8", "twice"),
-            says("g.yaml:10: budgt", near="budget"),
-            says("g.yaml:10: budget.equal", "token", near="tokens"),
-        ],
-    ),
     "code in a name": (
         ("  model.num_layers: [2, 4]", '  "x=1\\nimport os": [2, 4]'),
         ["lower-case letters, digits, _ and dots"],
@@ -200,11 +171,6 @@ def test_malformed(tmp_path, case):
         assert is_one_complaint(said)
     else:
         assert_complaints(said, expected)
-
-
-def test_the_grid_without_mistakes_is_read(tmp_path):
-    (tmp_path / "g.yaml").write_text(GOOD)
-    assert grids.read(tmp_path / "g.yaml").name == "g"
 
 
 EVERYTHING = """\

@@ -66,10 +66,6 @@ def folder(monkeypatch, tmp_path):
     return made
 
 
-def test_the_scale_without_mistakes_is_read(folder):
-    assert scales.read("small").set["model.hidden_size"] == 48
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_mistakes_are_reported_with_file_and_line(folder, name):
     (old, new), said = CASES[name]
@@ -84,12 +80,6 @@ def test_values_that_do_not_go_together_are_reported_where_they_are_set(folder):
     (folder / "small.yaml").write_text(GOOD.replace("num_heads: 4", "num_heads: 5"))
     with pytest.raises(ConfigError, match=r"^small.yaml:2: set: model: .*48.*\b5\b"):
         scales.read("small")
-
-
-def test_a_grid_that_uses_the_scale_says_the_same(folder, tmp_path):
-    (folder / "smoke.yaml").write_text("description: seconds\nset: {model.hiden_size: 48}\n")
-    with pytest.raises(ConfigError, match=r"smoke.yaml:2: set.model.hiden_size: there is no such knob"):
-        grids.read(tiny.grid(tmp_path))
 
 
 def test_what_does_not_go_with_a_grid_names_both_files(folder, tmp_path):

@@ -3,7 +3,6 @@
 import pytest
 
 from ablations.planning import grids
-from ablations.planning.plan import plan
 from lightning_modules.config import ConfigError
 from tests.faults.mistakes import assert_complaints, complaints, is_one_complaint, says
 
@@ -156,26 +155,6 @@ def test_malformed(tmp_path, case):
         assert is_one_complaint(said)
     else:
         assert_complaints(said, expected)
-
-
-def test_the_grid_without_mistakes_is_read(tmp_path):
-    (tmp_path / "g.yaml").write_text(RICH)
-    assert grids.read(tmp_path / "g.yaml").name == "g"
-
-
-@pytest.mark.parametrize(
-    ("axes", "message"),
-    [
-        ({"objective": ["pair"]}, "objective: there is no objective 'pair'. Did you mean 'pairs'?"),
-        ({"objective": [["pairs"]]}, "objective: there is no objective ['pairs']. Did you mean 'pairs'?"),
-        ({"objectve": ["pairs"]}, "objectve: is not an axis of 'g'. Did you mean 'objective'?"),
-    ],
-)
-def test_names_asked_for_beside_the_grid_are_checked(tmp_path, axes, message):
-    (tmp_path / "g.yaml").write_text(RICH)
-    with pytest.raises(ConfigError) as raised:
-        plan(grids.read(tmp_path / "g.yaml"), "smoke", axes=axes)
-    assert str(raised.value) == message
 
 
 def test_an_axis_of_variants_without_any_is_refused(tmp_path):

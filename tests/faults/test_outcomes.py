@@ -155,11 +155,6 @@ def test_locks_that_another_user_has_closed_are_named_before_anything_runs(cache
     assert list(records.all()) == []
 
 
-def test_an_unknown_executor_is_refused(cached, records):
-    with pytest.raises(ConfigError, match=r"'locale'.*'local'\?"):
-        execute(planned(cached, records), records, "locale")
-
-
 def test_text_that_changed_after_planning_is_no_final_outcome(cached, records):
     found = planned(cached, records)
     execute_plan = execute(found, records, "inline")

@@ -3,8 +3,6 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from pytorch_lightning import Trainer
-from torch.utils.data import DataLoader
 
 from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError, identity
@@ -218,24 +216,6 @@ def test_missing_weights_are_refused_with_their_role(deep, trained, tmp_path):
     with pytest.raises(ConfigError, match=r"training\.start needs the weights"):
         fit(student_of(deep), 0, tmp_path / "student", teacher=trained)
     assert not (tmp_path / "student" / CHECKPOINT).exists()
-
-
-def test_the_page_of_lightning_trains_a_student_of_a_built_teacher(deep):
-    """In any Trainer: the student of a built system learns, and the teacher does not."""
-    bert, student = deep.build(1), student_of(deep, (), **DROPOUTS)
-    module, batches = student.build(0), [_batch(student)] * 8
-    before = {name: tensor.clone() for name, tensor in bert.state_dict().items()}
-    first = sum(float(total.detach()) for total, *_ in _terms_of(module, bert, batches[0]).values())
-    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "accelerator": "cpu"}
-    trainer = Trainer(max_steps=8, enable_model_summary=False, **quiet)
-    trainer.fit(module, *[DataLoader(batches, None)] * 2)
-    assert sum(float(total.detach()) for total, *_ in _terms(module.eval(), batches[0]).values()) < first
-    assert all(torch.equal(tensor, before[name]) for name, tensor in bert.state_dict().items())
-
-
-def _terms_of(module, teacher, example):
-    module.teach(teacher)
-    return _terms(module, example)
 
 
 def test_what_cannot_teach_is_refused_where_it_is_given(deep):

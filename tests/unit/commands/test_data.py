@@ -14,7 +14,6 @@ from lightning_modules.tasks import TASKS, Task, pins
 from lightning_modules.tasks.shapes.tagging import Sentence, Tagging
 from lightning_modules.tasks.shapes.texts import Texts
 from lightning_modules.zero_shot.sources import SOURCES
-from tests.messages import names
 
 HEAD = "index\tsentence1\tsentence2\tlabel\n"
 
@@ -56,16 +55,6 @@ class TestListing:
         assert (found["lambada"]["test"], found["lambada"]["pinned"]) == (5153, True)
         assert "glue/RTE/train.tsv" in found["rte"]["how"]
         assert all(item["licence"] for item in found.values())
-
-    @pytest.mark.parametrize(("folder", "told"), [("", "(it is unset)"), ("/somewhere", "below ABLATIONS_DATA")])
-    def test_people_see_groups_and_how_to_get_what_is_missing(self, monkeypatch, folder, told):
-        monkeypatch.setenv("ABLATIONS_DATA", folder)
-        code, text = call()
-        assert code == 0
-        assert text.index("Corpora (documents)") < text.index("Texts: One or two texts")
-        (missing,) = (line for line in text.splitlines() if line.startswith("  qqp: put"))
-        assert names(missing, "glue/QQP/train.tsv, glue/QQP/dev.tsv", told, "or use nyu-mll/glue (qqp)")
-        assert "  mnli_own: four fifths" in text
 
     def test_what_has_no_pin_is_measured_from_the_folder(self, home, monkeypatch):
         write_rte(home)

@@ -29,17 +29,3 @@ def test_formats_are_shown_by_the_papers_names():
     shown = call("--scale", "smoke", "--length", "64")[1]
     assert "tokens of 8 full rows" in shown
     assert "%" in shown
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--pairing", "matchd"], "Did you mean 'matched'?"),
-        (["--scale", "smok"], "Did you mean 'smoke'?"),
-        (["--length", "4"], "for '--length'"),
-    ],
-)
-def test_a_slip_is_answered(words, said):
-    code, text = call(*words)
-    assert code == 2
-    assert said in " ".join(text.split())

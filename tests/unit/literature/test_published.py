@@ -195,14 +195,6 @@ class TestMalformed:
 
 
 class TestCommand:
-    def test_the_list(self):
-        code, output = run()
-        assert code == 0
-        assert "ALBERT: 640 values" in output
-        assert re.search(r"^  albert.t4 +72  sharing$", output, re.MULTILINE)
-        assert output.endswith(f"2,672 values in {len(TABLES)} tables of 29 papers and other sources\n")
-        assert run("--format", "md")[1].startswith("| name | paper | table | values |\n")
-
     def test_csv_can_be_read_back(self, tmp_path):
         (tmp_path / "all.csv").write_text(run("--format", "csv")[1], encoding="utf-8")
         again = read("all", folder=tmp_path)

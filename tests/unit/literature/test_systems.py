@@ -2,15 +2,11 @@
 
 import re
 
-import pytest
-
-from ablations.literature import published_values, systems
+from ablations.literature import published_values
 from ablations.literature.configurations import read as configurations
 from ablations.literature.systems import Hardware, released, told_of, training
-from ablations.pages import systems_page
 from ablations.pages.systems_page import beside
 from ablations.study import Study
-from lightning_modules.config import ConfigError
 from lightning_modules.systems import SYSTEMS
 
 NAMES = ["ELMo", "GPT", "BERT", "GPT-2", "XLNet", "RoBERTa", "ALBERT", "DistilBERT", "GPT-3"]
@@ -45,27 +41,6 @@ def test_sizes_are_the_printed_ones():
     assert [system.name for system in released() if any(size.second_hand for size in system.sizes)] == ["XLNet"]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("date: 2018-10", "date: 2018-13", "no month. Write it as 2018-10"),
-        ("configuration: bert_base", "configuration: bert_bse", "Did you mean 'bert_base'?"),
-        ("variant: GPT-3}", "variant: GPT-4}", "Did you mean 'GPT-3'?"),
-        ("configuration: gpt_t1}", "configuration: bert_t6_l3_h768_a12}", "no paper prints the parameters"),
-        ("  reads: left to right\n", "", "must have exactly the keys"),
-        ("{configuration: gpt_t1}", "{file: gpt}", "or the keys file, table and variant"),
-    ],
-)
-def test_a_bad_entry_is_named_with_its_line(tmp_path, old, new, message):
-    text = systems.FILE.read_text()
-    assert old in text
-    file = tmp_path / "systems.yaml"
-    file.write_text(text.replace(old, new, 1))
-    with pytest.raises(ConfigError, match=r"systems\.yaml:\d+: ") as caught:
-        released(file)
-    assert message in str(caught.value)
-
-
 def test_hardware_and_days_are_read_from_the_words():
     assert training("bert_base")[1] == (Hardware(8, "V100", 12),)
     assert training("bert_large")[1] == (Hardware(64, "TPU chip", 4), Hardware(280, "V100", 1))
@@ -96,13 +71,3 @@ def test_a_plan_as_published_says_the_stated_cost(tmp_path):
     stated = "Stated cost of bert"
     assert stated in Study("directionality", "paper", results_dir=tmp_path).plan().text
     assert stated not in Study("directionality", "smoke", results_dir=tmp_path).plan().text
-
-
-def test_the_page_has_every_size_and_the_same_bytes_twice(tmp_path):
-    one, two = (systems_page.publish(tmp_path / name) for name in ("one", "two"))
-    assert [path.read_bytes() for path in one] == [path.read_bytes() for path in two]
-    text = (tmp_path / "one/systems.md").read_text().replace("\\", "")
-    for system in released():
-        assert all(size.printed in text for size in system.sizes)
-    assert "8 x V100 x 12 days" in text
-    assert "1,024 x V100 x 1 day" in text

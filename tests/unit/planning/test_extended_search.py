@@ -87,17 +87,6 @@ def test_a_trial_beyond_the_end_that_diverges_ends_the_search(tmp_path):
     assert len(tried(found)) == 4
 
 
-def test_without_it_runs_and_choices_are_as_they_were(tmp_path):
-    records = Records(tmp_path / "results")
-    before = read(tmp_path / "a")
-    found = searched(before, records, best=1.0, phases=1)
-    assert [cell.chosen for cell in found.cells] == [{LR: 9e-3}] * 2
-    off = read(tmp_path / "b", EXTENDED, scale=", search: {extend: 0}")
-    assert [cell.search[0].values for cell in plan(off, "smoke").cells] == [{LR: 1e-3}] * 2
-    first = [run.id for run in plan(read(tmp_path / "c", EXTENDED), "smoke").runs]
-    assert first == [run.id for run in plan(read(tmp_path / "c"), "smoke").runs]
-
-
 @given(
     optimum=st.integers(-30, 30),
     values=st.lists(st.integers(1, 50), min_size=2, max_size=4, unique=True),

@@ -55,13 +55,6 @@ def test_what_does_not_fit_is_named_where_it_is_written(tmp_path, lines, tasks, 
     assert [(line, words in text) for line, text in found] == [(place, True)], found
 
 
-def test_a_masked_model_has_no_language_model_to_go_on_with(tmp_path):
-    path = tiny.grid(tmp_path, extra="tasks: [rte]\n")
-    path.write_text(path.read_text().replace("set:\n", "set:\n  finetuning.auxiliary_lm: 0.5\n"))
-    with pytest.raises(ConfigError, match=r"finetuning\.auxiliary_lm: 0\.5 continues with a left-to-right"):
-        grids.read(path)
-
-
 def test_an_axis_of_both_orders_acts_on_some_task(tmp_path):
     path = tiny.grid(tmp_path, extra="tasks: [rte]\n")
     text = path.read_text().replace("axes:\n", "axes:\n  finetuning.both_orders: [false, true]\n")

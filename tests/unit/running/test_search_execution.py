@@ -241,12 +241,6 @@ def test_mistakes_are_named(tmp_path, name):
     ("search", "scale", "message"),
     [
         ("", ", search: {seeds: 2}", naming("scales.smoke.search", "'search'")),
-        (
-            FINE,
-            ", search: {axes: {optimizer.peak_lrs: [1.0]}}",
-            naming("optimizer.peak_lrs", f"'{LR}'?"),
-        ),
-        (FINE, f", search: {{axes: {{{LR}: [-1.0, 0.1]}}}}", naming(f"scales.smoke.search.axes.{LR}.0")),
         (FINE, ", search: {seeds: 0}", naming("scales.smoke.search.seeds", "1")),
         (
             FINE.replace(LR, "objectives.sentence.weight"),
