@@ -116,16 +116,6 @@ def test_a_text_has_two_masks(random_model, encoder, text):
         fill_jointly(random_model, encoder, text)
 
 
-def test_a_text_that_is_too_long_is_refused(random_model, encoder):
-    with pytest.raises(ConfigError, match=r"too long.*16"):
-        fill_jointly(random_model, encoder, "[MASK] " + "water " * 20 + "[MASK]")
-
-
-def test_a_model_without_masks_is_refused(encoder):
-    with pytest.raises(ConfigError, match="'mlm'"):
-        fill_jointly(SimpleNamespace(objectives=SimpleNamespace(mlm=None)), encoder, TEXT)
-
-
 def test_the_command_shows_the_three_ways(encoder, tmp_path, monkeypatch):
     known = Known(CITIES, encoder.vocabulary.pieces)
     system = SYSTEMS["roberta_base"]

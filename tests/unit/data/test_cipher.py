@@ -4,7 +4,6 @@ import itertools
 
 import pytest
 
-from lightning_modules.config import ConfigError
 from lightning_modules.data.corpora import cipher
 from lightning_modules.data.corpora.made import WORDS
 from lightning_modules.data.corpora.registry import corpus
@@ -42,17 +41,3 @@ def test_letters_do_not_tell_which_word_stands_for_which():
     alike = [len(set(one) & set(other)) for one, other in words.items()]
     chance = [len(set(one) & set(other)) for one, other in itertools.product(words, words.values())]
     assert sum(alike) / len(alike) == pytest.approx(sum(chance) / len(chance), abs=0.15)
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("cipher:a-c:length=8", "cipher has no language 'c'"),
-        ("cipher:a-b", "names no switches"),
-        ("cipher:a-b:share=2,length=8", "no number from 0 to 1"),
-        ("cipher:a-b:agreemnt=3", "there is no switch 'agreemnt'"),
-    ],
-)
-def test_a_bad_name_is_refused(name, message):
-    with pytest.raises(ConfigError, match=message):
-        corpus(name)

@@ -7,7 +7,6 @@ from lightning_modules.config import ConfigError, identity
 from lightning_modules.data.formats import lengths
 from lightning_modules.data.order.resumable import Feeding
 from lightning_modules.pretraining import fit
-from lightning_modules.systems import SYSTEMS
 from lightning_modules.training.recorder import Interrupted
 from tests.end_to_end.test_training import stop_after
 
@@ -163,10 +162,3 @@ def test_held_out_text_has_equal_segments(drawn):
 def test_what_it_is_not_for_is_refused(drawn, changes, message):
     with pytest.raises(ConfigError, match=message):
         drawn.but(**changes)
-
-
-def test_both_ways_and_reused_rows_are_refused():
-    xlnet = {"format.kind": "stream", "format.frame": "none", "format.lengths": "drawn", "model.memory_length": 8}
-    for name, value in (("both_ways", True), ("reuse_length", 64)):
-        with pytest.raises(ConfigError, match=f"leave out {name} {value}"):
-            SYSTEMS["xlnet_base"].but(**xlnet, **{f"format.{name}": value})

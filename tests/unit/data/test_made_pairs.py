@@ -1,10 +1,5 @@
 """Made parallel text: copies, reversed rows and their control."""
 
-import re
-
-import pytest
-
-from lightning_modules.config import ConfigError
 from lightning_modules.data.corpora.registry import corpus
 
 
@@ -30,21 +25,3 @@ def test_held_out_pairs_are_others_and_every_text_is_made_again():
     assert not set(trained[0]) & set(heldout[0])
     assert sides("copied,pairs=320") == trained
     assert corpus("made-pairs:copied").languages == ("made", "copied")
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("copy", "there is no target 'copy'. Did you mean 'copied'?"),
-        ("", "there is no target ''"),
-        ("copied,lenght=4", "'lenght' is no number of it. Did you mean 'length'?"),
-        ("copied,length=0", "'length=0' needs a whole number from 1 to 256"),
-        ("copied,length", "'length' needs a whole number from 1 to 256"),
-        ("copied,pairs=-4", "'pairs=-4' needs a whole number from 64"),
-        ("copied,length=4,length=5", "'length' is named twice"),
-    ],
-)
-def test_a_bad_name_is_refused_when_it_is_named(name, message):
-    with pytest.raises(ConfigError, match=re.escape(message)) as error:
-        corpus(f"made-pairs:{name}")
-    assert str(error.value).startswith(f"the made text 'made-pairs:{name}': ")

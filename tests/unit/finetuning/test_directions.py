@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from lightning_modules.config import ConfigError
 from lightning_modules.finetuning.run import FinetuningRun, finetune
 from lightning_modules.layers.bilstm import BiLSTMOnTop
 from lightning_modules.tasks import TASKS, FineTuning, pins
@@ -91,17 +90,3 @@ def test_the_encoder_below_is_the_pretrained_one(tiny, toy, tmp_path):
 def test_work_of_the_bilstm_is_counted(tiny):
     plain, more = (SETTINGS.but(bilstm_layers=n).flops_per_sequence(tiny, 16, 1.0) for n in (0, 1))
     assert more - plain == 3 * 16 * 2 * (2 * 4 * 8 * (16 + 8))  # gates of two directions, each 8 wide, reading 16
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"bilstm_layers": 1, "features": {"layers": "last"}}, "features.bilstm_layers of its own"),
-        ({"bilstm_layers": 1, "first": "mnli"}, "the BiLSTM is new for each task"),
-        ({"bilstm_layers": -1}, "greater than or equal to 0"),
-        ({"reader": "frist"}, "Did you mean 'first'"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(changes, message):
-    with pytest.raises(ConfigError, match=message):
-        SETTINGS.but(**changes)

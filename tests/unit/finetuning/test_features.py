@@ -110,16 +110,6 @@ def test_each_choice_is_what_a_hand_takes_from_the_layers(deep, choice, norm):
     assert not module.encoder.training
 
 
-def test_an_encoder_with_too_few_layers_is_refused(tiny):
-    assert Features(layers="embeddings").chosen(1) == (0,)
-    assert Features(layers="weighted_sum_all").chosen(2) == (1, 2)
-    assert Features(layers="second_to_last").chosen(12) == (11,)
-    with pytest.raises(ConfigError, match=r"features.layers concat_last_four takes 4 layers. The encoder is 3 deep"):
-        Features().chosen(3)
-    with pytest.raises(ConfigError, match=r"takes 4 layers. The encoder is 1 deep"):
-        FinetuningRun(tiny, "sst2", SETTINGS.but(**{"features.layers": "weighted_sum_last_four"}), 0, None).networks()
-
-
 # --- what is kept
 
 
@@ -321,19 +311,6 @@ def test_a_large_penalty_keeps_the_layers_equal_and_a_small_one_does_not(deep, t
         assert sum(found[decay]) == pytest.approx(1.0)
     kept, free = (max(shares) - min(shares) for shares in (found[100.0], found[0.0]))
     assert kept < free / 5
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"layers": "none", "vectors": None}, "layers none reads static vectors alone"),
-        ({"place": "both", "bilstm_layers": 0}, "place both is at the output of a BiLSTM"),
-        ({"place": "output", "vectors": None}, "with place output the BiLSTM reads static vectors alone"),
-    ],
-)
-def test_features_that_read_nothing_are_refused(changes, said):
-    with pytest.raises(ConfigError, match=said):
-        FineTuning().but(features={**ELMO_FEATURES, **changes})
 
 
 def test_states_are_carried_by_an_lstm_alone(deep):

@@ -9,7 +9,7 @@ from ablations.schema.run import Run
 from lightning_modules.analysis.probes import answer
 from lightning_modules.config import ConfigError
 from lightning_modules.data.text.tokenizer import Vocabulary
-from lightning_modules.finetuning.run import FinetuningRun, finetune, finetuned
+from lightning_modules.finetuning.run import FinetuningRun, finetune
 from lightning_modules.tasks import TASKS, FineTuning, pins
 from lightning_modules.tasks.reading.passages import Question
 from lightning_modules.tasks.shapes.span import Spans
@@ -62,14 +62,6 @@ def test_the_first_task_is_a_knob(tiny):
         cells.finetuning({"finetuning.first": "mrcp"}, "rte")
     with pytest.raises(ConfigError, match="random weights"):
         cells.finetuning({"finetuning.first": "mrpc", "finetuning.from_scratch": True}, "rte")
-
-
-def test_frozen_encoders_are_refused(tiny, toy, tmp_path):
-    with pytest.raises(ConfigError, match="a frozen encoder learns nothing"):
-        cells.finetuning({"finetuning.first": "mrpc", "finetuning.features.layers": "last"}, "rte")
-    frozen = SETTINGS.but(**{"features": {"layers": "last", "bilstm_layers": 0}})
-    with pytest.raises(ConfigError, match="no whole model"):
-        finetuned(FinetuningRun(tiny, "toy", frozen, 0, None), tmp_path / WEIGHTS)
 
 
 @pytest.mark.parametrize("unanswerable", [False, True])

@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 from ablations.schema.run import Run
-from lightning_modules.config import ConfigError
 from lightning_modules.finetuning.quantization import Quantized
 from lightning_modules.finetuning.run import FinetuningRun, finetune, finetuned
 from lightning_modules.tasks import TASKS, FineTuning, expected_work, pins
@@ -81,16 +80,3 @@ def test_it_starts_from_the_fine_tuning_without_it(tiny):
     ticket = {"weight_pruning.share": 0.5}
     assert tuned(**INT8, **ticket).by_role == {"start": tuned(**ticket)}
     assert tuned(**INT8, from_scratch=True).start.by_role == {}
-
-
-@pytest.mark.parametrize(
-    ("model", "changes", "named"),
-    [
-        ({"model.positions": "relative"}, {}, ["finetuning.quantization", "rotary"]),
-        ({}, {"features.layers": "last"}, ["features", "quantization"]),
-    ],
-)
-def test_what_cannot_be_quantised_is_refused(tiny, model, changes, named):
-    with pytest.raises((ConfigError, ValueError)) as caught:
-        tuning(tiny.but(**model), **INT8, **changes).networks()
-    assert all(name in str(caught.value) for name in named)

@@ -186,13 +186,6 @@ class TestTheMeanLabel:
         if task != "toy_spans":
             FinetuningRun(tiny, task, SETTINGS.but(mean_label=True), 0, None).build()
 
-    @pytest.mark.parametrize("task", ["sst2", "squad1", "copa"])
-    def test_given_for_a_task_without_numbers_it_is_refused(self, task):
-        path = f"finetuning.{task}.mean_label"
-        with pytest.raises(ConfigError, match=f"{path}: {task} has labels that are no numbers"):
-            cells.finetuning({path: True}, task)
-        assert cells.finetuning({"finetuning.stsb.mean_label": True}, "stsb").mean_label
-
 
 class _Berts(torch.nn.Module):
     """BERT's classifier written out: the first position, the pooler, dropout, a linear layer."""

@@ -171,24 +171,6 @@ def test_without_weight_it_is_the_plain_fine_tuning_to_the_bit(parents, tmp_path
     assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"weight": 1.0},
-        {"temperature": 8.0},
-        {"unlabelled": "others"},
-        {"unlabelled": "others", "unlabelled_examples": 7},
-    ],
-)
-def test_every_knob_changes_the_training(parents, tmp_path, changes):
-    tiny, start, teacher = parents
-    ended = []
-    for number, settings in enumerate((taught(), taught(**changes))):
-        finetune(FinetuningRun(tiny, "toy", settings, 0, start, teacher=teacher("toy")), tmp_path / str(number))
-        ended.append(load_weights(tmp_path / str(number) / WEIGHTS))
-    assert any(not tensor.equal(ended[1][name]) for name, tensor in ended[0].items())
-
-
 def test_from_the_teacher_alone_a_student_gives_its_answers(tiny, tmp_path):
     """With all of the loss the teacher's, labels have no part: other labels, the same student."""
     start = start_of(tiny, tmp_path / "pretrained")
@@ -368,23 +350,6 @@ def test_the_text_without_labels_is_part_of_the_identity(tiny):
 def test_what_does_not_fit_is_refused_by_name(tiny, changes, message):
     with pytest.raises(ConfigError, match=message):
         fitting.check(tiny, "toy", taught(**changes))
-
-
-def test_shapes_without_whole_texts_have_no_texts_without_labels(tiny):
-    for name in TOYS:
-        with pytest.raises(ConfigError, match=rf"unlabelled: toy has whole texts, and {name}"):
-            fitting.check(tiny, name, taught(unlabelled="toy"))
-    with pytest.raises(ConfigError, match=r"unlabelled: imdb-unlabelled is no task, and pairs reads pairs"):
-        fitting.check(tiny, "pairs", taught(unlabelled="imdb-unlabelled"))
-
-
-def test_a_beam_and_frozen_features_are_refused(tiny):
-    with pytest.raises(ConfigError, match=r"finetuning\.distillation: compares logits .* spans with span_beam"):
-        fitting.check(tiny, "spans", taught().but(span_beam={}))
-    with pytest.raises(ConfigError, match=r"Leave out features or distillation"):
-        taught().but(features={})
-    with pytest.raises(ConfigError, match=r"unlabelled_examples counts texts"):
-        taught(unlabelled_examples=3)
 
 
 def test_missing_and_foreign_weights_are_refused(parents, tmp_path):

@@ -135,24 +135,6 @@ def test_a_model_without_a_carry_writes_without_one(tmp_path):
         generate(lm, prompts, new_tokens=6, cached=True)
 
 
-@pytest.mark.parametrize(
-    ("sampling", "words"),
-    [
-        (Sampling(top_p=0.0), ("top_p", "0.0")),
-        (Sampling(top_p=1.5), ("top_p", "1.5")),
-        (Sampling(top_p=float("nan")), ("top_p", "nan")),
-        (Sampling(top_k=0), ("top_k", "0")),
-        (Sampling(-1.0), ("temperature", "-1.0")),
-        (Sampling(float("nan")), ("temperature", "nan")),
-        (Sampling(0.0, 5), ("temperature", "top_k")),
-    ],
-)
-def test_impossible_choices_are_refused(tmp_path, sampling, words):
-    lm = model(tmp_path)
-    with pytest.raises(ConfigError, match=naming(*words)):
-        generate(lm, prompts_of(lm, 3), sampling)
-
-
 def test_prompts_without_room_are_refused_by_number(tmp_path):
     lm = model(tmp_path)
     with pytest.raises(ConfigError) as refused:

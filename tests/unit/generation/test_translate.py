@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from lightning_modules.batch import Example, Tokens
-from lightning_modules.config import ConfigError
 from lightning_modules.generation.translate import Beam, Translator
 from lightning_modules.objectives import LanguageModel
 from tests.conftest import make_vocabulary
@@ -100,19 +99,3 @@ def test_every_translation_ends_and_none_is_longer_than_allowed():
             assert len(found.ids) < min(len(source) + further, 32)
             assert found.score > float("-inf")
             assert not {0, 2, 3, 4} & set(found.ids)
-
-
-@pytest.mark.parametrize(
-    ("sources", "beam", "message"),
-    [
-        ([[5], []], Beam(), "source 2 is empty"),
-        ([[5] * 32], Beam(), "source 1 has 32 pieces, and the model reads 31"),
-        ([[5]], Beam(width=0), "width: 0 keeps no prefix"),
-        ([[5]], Beam(length_penalty=-1.0), "length_penalty: -1.0 must be 0"),
-        ([[5]], Beam(length_penalty=float("nan")), "length_penalty: nan"),
-        ([[5]], Beam(further=0), "further: 0 leaves no room"),
-    ],
-)
-def test_what_cannot_be_translated_is_refused(sources, beam, message):
-    with pytest.raises(ConfigError, match=message):
-        translator().translate(sources, beam)
