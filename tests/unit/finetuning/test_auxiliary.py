@@ -8,10 +8,9 @@ import torch
 import torch.nn.functional as F
 from pytorch_lightning import Trainer
 
-from lightning_modules.config import ConfigError
 from lightning_modules.finetuning.finetune import TASK
 from lightning_modules.finetuning.run import FinetuningRun, finetune, finetuned
-from lightning_modules.tasks import TASKS, FineTuning, fitting, pins
+from lightning_modules.tasks import TASKS, FineTuning, pins
 from lightning_modules.training.weights import WEIGHTS, keep_weights
 from tests.toy import toy_task
 from tests.toy_shapes import TOYS
@@ -164,22 +163,3 @@ def test_a_memory_of_pretraining_is_no_work_of_a_fine_tuning(gpt):
 def test_from_scratch_its_head_is_new(gpt):
     tuning = prepared(gpt, "toy", None, from_scratch=True)
     assert tuning.build().heads.lm.vocabulary.bias.abs().max() == 0
-
-
-class TestRefusals:
-    @pytest.mark.parametrize("reads", ["right_to_left", "both", "masked, left to right"])
-    def test_of_models_that_were_not_pretrained_on_next_tokens(self, tiny, reads):
-        message = r"finetuning\.auxiliary_lm: 0\.5 continues with a left-to-right language model.*set it to 0"
-        with pytest.raises(ConfigError, match=message):
-            fitting.check(tiny.but(**READS[reads]), "toy", SETTINGS)
-        with pytest.raises(ConfigError, match=message):
-            FinetuningRun(tiny.but(**READS[reads]), "toy", SETTINGS, 0, None).networks()
-        fitting.check(tiny.but(**READS[reads]), "toy", SETTINGS.but(auxiliary_lm=0.0))
-
-    def test_of_frozen_encoders_and_recurrent_heads(self):
-        with pytest.raises(ConfigError, match="a frozen encoder learns from no loss"):
-            FineTuning().but(**{"auxiliary_lm": 0.5, "features.layers": "last"})
-        with pytest.raises(ConfigError, match="reads the encoder and not a BiLSTM"):
-            FineTuning().but(auxiliary_lm=0.5, bilstm_layers=1)
-        with pytest.raises(ConfigError, match="auxiliary_lm"):
-            FineTuning().but(auxiliary_lm=-0.5)

@@ -89,14 +89,6 @@ def test_new_symbols_are_new_in_any_case(deep, tmp_path):
 
 
 class TestRefusals:
-    @pytest.mark.parametrize(("direction", "layers"), [("both", 4), ("two_way", 2)])
-    def test_of_more_layers_than_there_are(self, deep, direction, layers):
-        system = deep.but(**{"model.direction": direction})
-        message = rf"finetuning\.layers_transferred: {layers + 1} is more than the {layers} layers.* 0 to {layers}"
-        with pytest.raises(ConfigError, match=message):
-            fitting.check(system, "toy", SETTINGS.but(layers_transferred=layers + 1))
-        fitting.check(system, "toy", SETTINGS.but(layers_transferred=layers))
-
     @pytest.mark.parametrize(
         ("sharing", "groups", "whole"),
         [("all", 1, (0, 4)), ("attention", 1, (0, 4)), ("ffn", 2, (0, 2, 4)), ("all", 4, (0, 1, 2, 3, 4))],
@@ -119,15 +111,3 @@ class TestRefusals:
         same = {name for name, tensor in found.items() if tensor.equal(usual[name])}
         assert any(name.startswith("blocks.0.") for name in same)
         assert not any(name.startswith("blocks.2.") for name in same)
-
-    @pytest.mark.parametrize(
-        ("changes", "message"),
-        [
-            ({"from_scratch": True}, "from_scratch transfers no layer"),
-            ({"first": "sst2"}, "the task in first has trained all layers"),
-            ({"features.layers": "last"}, "would stay random in a frozen encoder"),
-        ],
-    )
-    def test_of_what_contradicts_it(self, changes, message):
-        with pytest.raises(ConfigError, match=message):
-            FineTuning().but(**{"layers_transferred": 1, **changes})

@@ -130,24 +130,6 @@ class TestThePooler:
         assert (head.pooler.weight.shape == trained.shape and torch.equal(head.pooler.weight, trained)) == adopted
 
 
-@pytest.mark.parametrize(
-    ("features", "width"),
-    [
-        ({"layers": "last", "bilstm_layers": 0}, 16),
-        ({"layers": "concat_last_four", "bilstm_layers": 0}, 64),
-        ({"layers": "last", "bilstm_layers": 1, "bilstm_size": 8}, 16),
-    ],
-)
-def test_frozen_layers_are_read_in_the_same_way(tiny, tmp_path, features, width):
-    system = tiny.but(**{"model.num_layers": 4})
-    path, _ = weights(system, tmp_path)
-    settings = SETTINGS.but(features=features, reader="mean_per_text")
-    tuning = FinetuningRun(system, "toy_pairs", settings, 0, path)
-    _, head = tuning.networks()
-    assert head.pooler.in_features == 4 * width
-    assert np.isfinite(finetune(tuning, tmp_path / "run").metrics["toy_pairs.dev_loss"])
-
-
 class TestWhereNoTextIsRead:
     def test_a_setting_for_all_tasks_leaves_it_alone(self, tiny):
         settings = cells.finetuning({"finetuning.reader": "mean_per_text"}, "squad1")

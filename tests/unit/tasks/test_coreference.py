@@ -158,23 +158,6 @@ class TestScores:
         assert SHAPE.baselines(train, train)["surface"].tolist() == [1]
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        (
-            made("x saw y and its z", "its", "x", "y"),
-            r"example 0 of 'made' \(t\) .*'its'.* one of he",
-        ),
-        (Mentioned("t", "x saw his", ((6, 9), (0, 1), (1, 2)), 0), "has an empty mention"),
-        (Mentioned("t", "x saw his", ((6, 9), (0, 1), (20, 22)), 0), "has an empty mention"),
-        (made("x saw y and his z", "his", "x", "y", label=3), "has the answer 3"),
-    ],
-)
-def test_bad_texts_are_named(row, message):
-    with pytest.raises(ConfigError, match=message):
-        read(row)
-
-
 HEADING = "ID\tText\tPronoun\tPronoun-offset\tA\tA-offset\tA-coref\tB\tB-offset\tB-coref\tURL"
 LINE = 'development-1\t"Ann met Eve; (she left.\tshe\t15\tAnn\t1\tTRUE\tEve\t9\tFALSE\thttp://a'
 

@@ -95,23 +95,6 @@ class TestDecoding:
 class TestReading:
     GOOD = Question("1", "a b", "c d e", ((2, "d"),))
 
-    @pytest.mark.parametrize(
-        ("change", "message"),
-        [
-            ({"id": ""}, "question number 1 of 'made here' has no id"),
-            ({"text": " \n"}, "question '2' of 'made here' is empty"),
-            ({"context": "\u00a0"}, "question '2' of 'made here' has an empty passage"),
-            ({"answers": ()}, "has no answer, which only .*unanswerable"),
-            ({"answers": ((2, " "),)}, "has an empty answer"),
-            ({"answers": ((0, "c"), (1, "d"))}, "has the answer 'd', which is not at character 1"),
-            ({"answers": ((-1, "e"),)}, "has the answer 'e', which is not at character -1"),
-            ({"id": "1"}, "question '1' of 'made here' occurs twice"),
-        ],
-    )
-    def test_what_is_wrong_is_named(self, change, message):
-        with pytest.raises(ConfigError, match=message):
-            Spans().read([self.GOOD, self.GOOD._replace(id="2")._replace(**change)], "made here")
-
     def test_a_dozen_are_named(self):
         rows = [self.GOOD._replace(id=str(n), text="") for n in range(20)]
         with pytest.raises(ConfigError, match="8 more questions are wrong"):
