@@ -265,6 +265,19 @@ class TestHub:
         assert documents("hub:poems", "train") == [[f"Poem {n} begins.", "It ends."] for n in (0, 1)]
         assert documents("hub:poems", "heldout") == [["Poem 2 begins.", "It ends."]]
 
+    def test_what_cannot_be_read_names_the_ways(self, monkeypatch):
+        datasets = pytest.importorskip("datasets")
+
+        def offline(*_, **__):
+            raise ConnectionError("no route to the hub")
+
+        monkeypatch.setattr(datasets, "load_dataset", offline)
+        with pytest.raises(ConfigError, match=r"no route to the hub.*ABLATIONS_DATA.*wikipedia-mini"):
+            documents("hub:someone/something", "train")
+        monkeypatch.setitem(sys.modules, "datasets", None)
+        with pytest.raises(ConfigError, match=r"pip install -e \.\[hub\]"):
+            documents("hub:someone/something", "train")
+
     def test_wikitext_lines_become_articles(self, monkeypatch):
         datasets = pytest.importorskip("datasets")
         lines = ["", " = One = ", "", " First text . ", " = = Part = = ", " More text . ", " = Two = ", " Second . "]

@@ -61,6 +61,28 @@ def test_rows_of_the_hub_have_a_column_for_each_language_or_one_for_both(monkeyp
 
 
 @pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("multi30k:en-xx", "multi30k has no language 'xx'.* cs, de, en, fr"),
+        ("multi30k:en-en", "translates en into itself"),
+        ("multi30k:en-de-fr", "names no two languages"),
+        ("multi30k:", "names no two languages"),
+        ("multi3k:en-de", r"there is no corpus 'multi3k:en-de'"),
+        ("tatoeba:de-fr", "pairs each language with en"),
+        ("lines:en-de", "names no files"),
+        ("lines:*-de:x", "names no two languages"),
+        ("tsv:*:x", "names no two languages"),
+        ("pairs:en-de:", "names no files"),
+    ],
+)
+def test_a_bad_name_is_refused_when_it_is_named(name, message):
+    with pytest.raises(ConfigError, match=message) as error:
+        Data().but(corpora=[name])
+    assert len(error.value.problems) == 1
+    assert "\n" not in error.value.problems[0].message
+
+
+@pytest.mark.parametrize(
     ("changed", "message"),
     [
         ({"a.de": ["x."] * 29}, r"a\.de ends before line 30, and .*a\.en has more"),

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from ablations.planning import cells
 from ablations.schema.run import Run
-from lightning_modules.config import flat
+from lightning_modules.config import ConfigError, flat
 from lightning_modules.data import open_store, word_vectors
 from lightning_modules.data.store import TokenStore
 from lightning_modules.data.text.tokenizer import SPECIALS, Vocabulary
@@ -185,6 +186,24 @@ def test_they_have_an_identity_and_no_parent(tiny, toy):
     assert started.start is None
     assert started.parents == ()
     assert Run.read(started.to_dict()).id == started.id
+
+
+def test_contradictions_are_refused(tiny, toy, tmp_path):
+    for knobs, said in (
+        ({}, "word_vectors need from_scratch: set from_scratch to true"),
+        ({"finetuning.first": "mrpc"}, "set from_scratch to true"),
+        ({"finetuning.first": "mrpc", "finetuning.from_scratch": True}, "not from the task in first"),
+        ({"finetuning.features.layers": "last", "finetuning.from_scratch": True}, "eave out features"),
+        ({"finetuning.word_vectors.windows": 3}, "Did you mean 'word_vectors.window'"),
+        ({"finetuning.word_vectors.window": 0}, "greater than or equal to 1"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            cells.finetuning({"finetuning.word_vectors": {}, **knobs}, "rte")
+    with pytest.raises(ConfigError, match="from_scratch starts from random weights, but"):
+        FinetuningRun(tiny, "toy", VECTORS, 0, tmp_path / "weights").build()
+    encoder = FinetuningRun(tiny, "toy", SETTINGS, 0, None).data.encoder
+    with pytest.raises(ConfigError, match="not a checkpoint's"):
+        FinetuningRun(tiny, "toy", VECTORS, 0, None, encoder).build()
 
 
 def test_a_training_from_them_is_another_repeats_and_says_what_they_cost(tiny, toy, tmp_path):

@@ -1,4 +1,4 @@
-"""The language model's loss beside a task's: its head, its weight, its counts, its work; and what has no such model."""
+"""The language model's loss beside a task's: its head, its weight, its counts, its work."""
 
 from dataclasses import replace
 
@@ -21,16 +21,9 @@ SETTINGS = FineTuning().but(
         "layout": "extract", "pooler": False, "auxiliary_lm": 0.5,
     }
 )  # fmt: skip
-READS = {
-    "left_to_right": {
-        "objectives.mlm": None, "objectives.lm.direction": "left_to_right", "model.direction": "left_to_right",
-        "model.embedding_dropout": 0.0, "model.dropout": 0.0, "model.attention_dropout": 0.0,
-    },
-    "right_to_left": {
-        "objectives.mlm": None, "objectives.lm.direction": "right_to_left", "model.direction": "right_to_left",
-    },
-    "both": {},
-    "masked, left to right": {"model.direction": "left_to_right"},
+GPT = {
+    "objectives.mlm": None, "objectives.lm.direction": "left_to_right", "model.direction": "left_to_right",
+    "model.embedding_dropout": 0.0, "model.dropout": 0.0, "model.attention_dropout": 0.0,
 }  # fmt: skip
 
 
@@ -43,7 +36,7 @@ def toys(monkeypatch):
 
 @pytest.fixture
 def gpt(tiny):
-    return tiny.but(**READS["left_to_right"])
+    return tiny.but(**GPT)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Beam search: against exhaustive search, with and without a cache, in any batch; and what is refused."""
+"""Beam search: against exhaustive search, with and without a cache, in any batch."""
 
 import itertools
 
