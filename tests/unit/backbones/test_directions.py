@@ -116,29 +116,6 @@ def test_depth_costs_the_same_whichever_way(direction):
     assert other.width == 32 * (2 if direction == "two_way" else 1)
 
 
-@every(
-    "changes, message",
-    [
-        (
-            {"model.direction": "both"},
-            "objectives.lm needs direction left_to_right, .* set model.direction to left_to_right",
-        ),
-        (
-            {"model.direction": "right_to_left"},
-            "set model.direction to left_to_right, .* supports: .*direction right_to_left",
-        ),
-        ({"evaluation.direction": "left_to_right"}, "evaluation.direction left_to_right restricts"),
-        ({"objectives.mlm.weight": 1.0}, "exactly one objective must corrupt the input, but 2 do: mlm, lm"),
-        ({"objectives.sentence": {}, "format.kind": "segment_pairs"}, "model.direction cannot be left_to_right"),
-        ({"model.direction": "two_way", "model.num_layers": 3}, "even number of layers, not num_layers 3"),
-        ({"model.direction": "left_to_rigth"}, "Did you mean 'left_to_right'"),
-    ],
-)
-def test_objective_and_model_must_agree(changes, message):
-    with pytest.raises(ConfigError, match=message):
-        language_model("left_to_right").but(**changes)
-
-
 def test_a_sentence_head_may_read_from_the_right():
     system = language_model("right_to_left").but(**{"objectives.sentence": {}, "format.kind": "segment_pairs"})
     assert [name for name, _ in system.objectives.present()] == ["lm", "sentence"]

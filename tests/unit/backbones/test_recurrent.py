@@ -7,20 +7,14 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from lightning_modules.analysis import reach
-from lightning_modules.analysis.attention_maps import attention_maps
 from lightning_modules.backbones import Recurrent, Transformer
 from lightning_modules.backbones.shapes import shaping
 from lightning_modules.batch import Example, Unsupported, Visibility
 from lightning_modules.config import ConfigError, identity
-from lightning_modules.interop.families import family_of
 from lightning_modules.pretraining import fit
-from lightning_modules.system import System
-from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import Features, FineTuning
 from lightning_modules.tasks.fitting import check
 from lightning_modules.training.optim import parameter_groups
-from lightning_modules.training.pretrain import stacked
 from tests.conftest import make_tokens
 from tests.every import every
 
@@ -146,17 +140,6 @@ def test_a_width_that_is_that_of_all_layers_is_no_change(lstm):
     assert identity(lstm.but(**{"model.output_size": 16}).essence()) == identity(lstm.essence())
 
 
-def test_a_transformer_is_the_kind_that_needs_no_name():
-    plain, named = SYSTEMS["bert_base"], SYSTEMS["bert_base"].to_dict()
-    assert named["model"].pop("kind") == "transformer"
-    assert System.read(named) == plain
-    assert "kind" not in plain.essence()["model"]
-    assert (
-        plain.but(**LSTM, **{"objectives.sentence": None, "format.kind": "full_sentences"}).essence()["model"]["kind"]
-        == "lstm"
-    )
-
-
 # --- what it is refused
 
 
@@ -219,19 +202,6 @@ def test_numbered_positions_are_refused():
     tokens.positions = torch.arange(16).repeat(4, 1)
     with pytest.raises(Unsupported, match="no table of positions"):
         encoder()(Example.of(tokens))
-
-
-def test_what_needs_a_transformer_says_so(lstm):
-    with pytest.raises(Unsupported, match="no attention"):
-        attention_maps(encoder(), Example.of(make_tokens()))
-    for needs in (
-        lambda: family_of(lstm),
-        lambda: reach.relative(TINY, 32),
-        lambda: stacked({}, TINY, TINY, []),
-    ):
-        with pytest.raises(ConfigError, match=r"model.kind: .* needs transformer, not lstm"):
-            needs()
-    assert reach.reach(TINY, 32) > 0
 
 
 def test_weights_of_another_kind_do_not_fit():

@@ -153,15 +153,6 @@ class TestPipelines:
         assert set(spelled(store, store.marks[pipeline, "entities"])) == {"mary ann evans", "paris", "berlin"}
         assert set(spelled(store, store.marks[RULE])) == set(NAMES)
 
-    def test_a_pipeline_that_lacks_a_part_is_refused_by_name(self, pipeline):
-        with pytest.raises(ConfigError, match=naming(pipeline, "noun_phrases", "entity_ruler", "parser")):
-            annotator(pipeline, "noun_phrases")
-
-    def test_a_pipeline_that_is_not_installed_is_refused(self):
-        pytest.importorskip("spacy")
-        with pytest.raises(ConfigError, match=naming("xx_none_sm", "spacy download xx_none_sm")):
-            annotator("xx_none_sm", "entities")
-
 
 def test_a_training_hides_names(tiny, corpus, tmp_path):
     tagged = tiny.but(

@@ -8,7 +8,7 @@ import torch
 
 from lightning_modules.batch import Example, Target, Tokens
 from lightning_modules.data.baselines import bigram
-from lightning_modules.data.baselines.bigram import Bigrams, baseline, cached_baseline, count
+from lightning_modules.data.baselines.bigram import Bigrams, baseline, count
 from tests.unit.data import counted_text
 from tests.unit.data.counted_text import SIZE
 
@@ -106,14 +106,6 @@ def test_loss_is_the_mean_over_all_predictions(store):
     assert found.bigram == pytest.approx(np.mean(slow))
     alone = [-math.log((tokens[word] + 1) / (tokens.sum() + SIZE)) for word, _, _ in asked]
     assert found.unigram == pytest.approx(np.mean(alone))
-
-
-def test_the_cache_answers_for_the_same_examples_only(store, monkeypatch):
-    one, other = [make_example([5, 6, 7], [2])], [make_example([5, 7, 7], [2])]
-    found = cached_baseline(store, one)
-    assert cached_baseline(store, other) != found
-    monkeypatch.setattr(bigram, "baseline", lambda *_: pytest.fail("was computed again"))
-    assert cached_baseline(store, one) == found
 
 
 def test_long_texts_are_counted_in_part_evenly_spread(store, monkeypatch):

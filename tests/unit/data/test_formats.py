@@ -119,15 +119,3 @@ def test_held_out_text_keeps_its_length():
     assert InputFormat(short_sequences=0.5).heldout() == InputFormat()
     pairs = InputFormat(kind="segment_pairs", short_sequences=0.5)
     assert pairs.essence() == InputFormat(kind="segment_pairs").essence()
-
-
-def test_the_index_is_cached_beside_the_store_and_a_damaged_one_is_made_again(tmp_path):
-    store = make_store(tmp_path, [[3, 9, 2], [1], [20]])
-    first = InputFormat(sequence_length=10).arrange(store).bounds.tolist()
-    (cached,) = tmp_path.glob("sequences-*.npy")
-    assert InputFormat(sequence_length=10).arrange(store).bounds.tolist() == first
-    cached.write_bytes(b"\x93NUMPY torn")
-    assert InputFormat(sequence_length=10).arrange(store).bounds.tolist() == first
-    for other in (InputFormat(sequence_length=11), InputFormat(sequence_length=10, break_mode="none")):
-        other.arrange(store)
-    assert len(list(tmp_path.glob("sequences-*.npy"))) == 3

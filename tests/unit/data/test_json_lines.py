@@ -8,7 +8,6 @@ from lightning_modules.config import ConfigError
 from lightning_modules.data.corpora.registry import corpus
 from lightning_modules.data.corpora.reviews import HELD_OUT
 from lightning_modules.data.pins import fingerprint
-from lightning_modules.data.settings import Data
 from lightning_modules.tasks import TASKS
 
 
@@ -59,12 +58,6 @@ def test_a_bad_line_is_refused_by_file_and_number(tmp_path, row, message):
     with pytest.raises(ConfigError, match=message) as raised:
         read(f"jsonl:text:{file}", "train")
     assert str(file) in str(raised.value)
-
-
-@pytest.mark.parametrize("name", ["jsonl:", "jsonl:text", "jsonl::x.jsonl", "jsonl:text:"])
-def test_a_name_without_column_or_files_is_refused(name):
-    with pytest.raises(ConfigError, match="Write 'jsonl:<column>:<glob>'"):
-        Data.read({"corpora": [name]})
 
 
 # --- reviews

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from lightning_modules.data import InputFormat, TokenStore, Vocabulary
-from lightning_modules.data.baselines import bag_of_words, pair_edges, pair_methods
+from lightning_modules.data.baselines import bag_of_words, pair_edges
 from lightning_modules.data.baselines.bag_of_words import Counted
-from lightning_modules.data.baselines.pair_methods import METHODS, Described, cached_scores, scores
+from lightning_modules.data.baselines.pair_methods import METHODS, Described, scores
 from lightning_modules.data.formats.pairs import PairSequences
 from lightning_modules.data.text.tokenizer import SPECIALS
 from tests.unit.data import byte_level
@@ -223,12 +223,3 @@ def test_majority_is_the_share_of_the_more_frequent_label_and_all_there_is_witho
         assert set(found) == set(METHODS)
         assert {score.accuracy for score in found.values()} == {majority}
         assert scores(described(train), asked)["majority"].accuracy == majority
-
-
-def test_the_cache_answers_for_the_same_pairs_only(folders, monkeypatch):
-    train, heldout = make_pairs(folders[0], "random", 0), make_pairs(folders[1], "random", 1)
-    found = cached_scores(train, heldout, np.arange(40))
-    assert cached_scores(train, heldout, np.arange(40, 80)) != found
-    assert len(list(folders[0].glob("pair-methods-*.json"))) == 2
-    monkeypatch.setattr(pair_methods, "scores", lambda *_: pytest.fail("was computed again"))
-    assert cached_scores(train, heldout, np.arange(40)) == found

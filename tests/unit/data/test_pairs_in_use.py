@@ -8,7 +8,6 @@ from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError
 from lightning_modules.data import Data, InputFormat, Tokenizer
 from lightning_modules.data.baselines.pair_methods import METHODS
-from lightning_modules.data.formats import pairs
 from lightning_modules.data.loader import PretrainingData
 from lightning_modules.data.order.batches import Batches
 from lightning_modules.data.order.portions import Portions
@@ -80,20 +79,6 @@ def test_copies_draw_afresh_and_the_first_is_the_only_one_without(novel):
     assert len(copies) == 3
     assert len({copy.tobytes() for copy in copies}) == 3
     assert all(abs(copy.shape[1] / one.shape[1] - 1) < 0.05 for copy in copies)
-
-
-def test_the_index_is_cached_and_a_damaged_one_is_made_again(novel, monkeypatch):
-    form = segment_pairs(sequence_length=32)
-    first = np.array(form.arrange(novel).index)
-    (cached,) = novel.folder.glob("pairs-*.npy")
-    cached.write_bytes(b"\x93NUMPY torn")
-    assert np.array_equal(form.arrange(novel).index, first)
-    others = [{"negatives": "swapped"}, {"short_fraction": 0.1}, {"duplicates": 2}, {"sequence_length": 33}]
-    for changed in others:
-        form.but(**changed).arrange(novel)
-    assert len(list(novel.folder.glob("pairs-*.npy"))) == 5
-    monkeypatch.setattr(pairs, "arrange", lambda *_: pytest.fail("was arranged again"))
-    assert np.array_equal(form.arrange(novel).index, first)
 
 
 def test_running_text_keeps_the_name_of_its_index(tmp_path):

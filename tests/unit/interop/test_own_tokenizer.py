@@ -99,19 +99,6 @@ def test_byte_level_pieces_of_two_files(tmp_path):
     assert again(TEXTS)[0].tolist() == own(TEXTS)[0].tolist()
 
 
-def test_unigram_pieces(tmp_path):
-    folder, size = unigram(tmp_path / "albert")
-    own, theirs = (
-        interop.own_encoder(folder, "albert", size),
-        tokenizers.Tokenizer.from_file(f"{folder}/tokenizer.json"),
-    )
-    for text in TEXTS[:2]:
-        assert own([text])[0].tolist() == theirs.encode(text, add_special_tokens=False).ids
-    assert (own.vocabulary.pad, own.vocabulary.cls, own.vocabulary.mask) == (0, 2, 4)
-    assert bool(own.vocabulary.begins_word[own.vocabulary.pieces.index("▁the")])
-    assert not own.vocabulary.begins_word[own.vocabulary.pieces.index("a")]
-
-
 @pytest.mark.parametrize("name", ["<pad>", "<unk>", "[MASK]"])
 def test_a_special_piece_that_a_text_spells_out_is_text(tmp_path, name):
     """Its letters are unknown or dear here, so that the special piece would have the best score."""
@@ -204,14 +191,6 @@ class TestMisfits:
         (tmp_path / "tokenizer.json").write_text(text)
         with pytest.raises(ConfigError, match=r"tokenizer\.json (is no|is not|must hold)"):
             interop.own_encoder(tmp_path, "bert", 100)
-
-    def test_damaged_insides(self, tmp_path):
-        folder, size = unigram(tmp_path / "albert")
-        data = json.loads((folder / "tokenizer.json").read_text())
-        data["model"]["vocab"] = [["a"]]
-        (folder / "tokenizer.json").write_text(json.dumps(data))
-        with pytest.raises(ConfigError, match="not a readable tokenizer"):
-            interop.own_encoder(folder, "albert", size)
 
     @pytest.mark.parametrize(
         ("change", "message"),

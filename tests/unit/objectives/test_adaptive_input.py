@@ -10,7 +10,6 @@ from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError, identity
 from lightning_modules.objectives import LanguageModel
 from lightning_modules.systems import SYSTEMS
-from lightning_modules.tasks import FineTuning, fitting
 from tests.conftest import make_draws, make_tokens, make_vocabulary
 from tests.messages import naming
 
@@ -157,12 +156,3 @@ NARROW = {"objectives.lm.cutoffs": [20, 40], "model.embedding_cutoffs": [20, 40]
 def test_what_does_not_fit_is_refused_by_name(changes, words):
     with pytest.raises(ConfigError, match=naming(*words)):
         SYSTEMS["gpt"].but(**{**NARROW, **changes})
-
-
-def test_a_fine_tuning_that_needs_one_table_is_refused():
-    system = SYSTEMS["gpt"].but(**NARROW)
-    fitting.check(system, "rte", FineTuning())
-    with pytest.raises(ConfigError, match=naming("layout", "model.embedding_divisor")):
-        fitting.check(system, "rte", FineTuning(layout="extract"))
-    with pytest.raises(ConfigError, match=naming("word_vectors", "model.embedding_divisor")):
-        fitting.check(system, "rte", FineTuning().but(from_scratch=True, word_vectors={}))

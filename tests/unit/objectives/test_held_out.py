@@ -9,8 +9,6 @@ import torch
 from ablations.claims import judging
 from ablations.claims.outcomes import NOT_RESOLVED, REPLICATES, Reason
 from ablations.measurements.measurements import Measurements
-from ablations.planning import cells, grids
-from ablations.planning.checks import grid_checks
 from lightning_modules import words
 from lightning_modules.backbones import Transformer
 from lightning_modules.batch import QUERY_STREAM, Example
@@ -19,7 +17,6 @@ from lightning_modules.data.baselines.bigram import prefix
 from lightning_modules.objectives import MaskedLM, Objective, Objectives
 from lightning_modules.pretraining import fit
 from lightning_modules.system import System
-from lightning_modules.systems import SYSTEMS
 from tests.conftest import make_draws, make_tokens, make_vocabulary
 from tests.messages import naming
 from tests.unit.synthetic import losses, make_cell, make_claim, make_grid
@@ -121,28 +118,6 @@ def test_an_objective_that_corrupts_and_is_not_measured_is_refused_by_name():
 def test_an_objective_is_measured_at_targets_of_its_own():
     with pytest.raises(ConfigError, match=naming("objectives.elsewhere", "mlm", "plm")):
         Wider().but(**{"objectives.mlm": None, "objectives.elsewhere": {}})
-
-
-def test_check_refuses_it_before_anything_is_trained(tmp_path, monkeypatch):
-    for module in (grid_checks, cells):
-        monkeypatch.setattr(module, "System", Wider)
-    monkeypatch.setitem(SYSTEMS, "roberta_base", Wider.read(SYSTEMS["roberta_base"].to_dict()))
-    file = tmp_path / "g.yaml"
-    file.write_text(
-        """\
-question: Does it learn without masks?
-base: roberta_base
-set: {data.corpora: [wikipedia-mini], objectives.mlm: null}
-axes:
-  objectives.silent.weight: [1.0, 2.0]
-scales:
-  smoke: {set: {training.steps: 2}}
-metrics:
-  - {name: heldout.loss, better: lower}
-"""
-    )
-    with pytest.raises(ConfigError, match=naming("g.yaml", "objectives.silent", "held_out")):
-        grids.read(file)
 
 
 def test_an_objective_of_ones_own_trains_and_is_measured(tiny, tmp_path):

@@ -125,9 +125,3 @@ def test_what_a_missing_transform_would_have_is_no_part_of_the_identity():
     system = SYSTEMS["gpt"]
     for path, value in (("objectives.lm.activation", "relu"), ("objectives.lm.norm_eps", 1e-5)):
         assert identity(system.but(**{path: value}).essence()) == identity(system.essence())
-
-
-def test_states_that_do_not_fit_the_word_table_are_refused_by_name():
-    with pytest.raises(ConfigError, match=r"embedding_size to null, or objectives\.lm\.transform to bert"):
-        SYSTEMS["gpt"].but(**{"model.embedding_size": 128})
-    SYSTEMS["gpt"].but(**{"model.embedding_size": 128, "objectives.lm.transform": "bert"})

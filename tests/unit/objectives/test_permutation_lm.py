@@ -191,11 +191,6 @@ def test_what_it_cannot_be_is_refused_by_name(tiny, changes, words):
         tiny.but(**PLM).but(**changes)
 
 
-def test_a_backbone_without_a_query_stream_is_refused(tiny):
-    with pytest.raises(ConfigError, match=naming("query stream")):
-        tiny.but(**{"objectives.mlm": None, "objectives.plm.one_in": 4.0, "model.kind": "lstm"})
-
-
 def test_a_row_without_text_is_asked_nothing():
     tokens = make_tokens(2, 8)
     tokens = replace(tokens, special=tokens.special | torch.tensor([[True], [False]]))

@@ -92,13 +92,6 @@ class TestBothOrders:
 
 
 class TestWhatDoesNotFit:
-    @pytest.mark.parametrize("task", ["squad1", "wnut17", "gap"])
-    def test_tasks_answered_from_single_positions_are_refused_by_name(self, task):
-        message = f"finetuning.layout: {task} is answered from single positions.*set finetuning.{task}.layout"
-        with pytest.raises(ConfigError, match=message):
-            fitting.check(BERT_BASE, task, FineTuning(layout="extract"))
-        fitting.check(BERT_BASE, task, FineTuning())
-
     def test_so_is_a_first_task(self):
         with pytest.raises(ConfigError, match="squad1 is answered from single positions"):
             fitting.check(BERT_BASE, "rte", FineTuning(layout="extract", first="squad1"))

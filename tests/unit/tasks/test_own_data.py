@@ -284,11 +284,6 @@ def test_a_shape_of_ones_own_is_told_by_its_fields(home, monkeypatch):
     assert fingerprint("mine") not in _prints("sentence", {"shape": Texts(("no", "yes"))})
 
 
-def test_a_metric_that_the_shape_lacks_is_refused_with_the_nearest():
-    with pytest.raises(ConfigError, match=r"'mine' has no metric 'accurcy'.*accuracy"):
-        row("sentence", metrics=("accurcy",))
-
-
 UNFIT = {  # of three labels, of numbers, of questions that all have answers, of parts that no line names
     "f1": Texts(("no", "yes", "both")),
     "accuracy": Texts(),

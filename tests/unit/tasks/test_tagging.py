@@ -9,7 +9,6 @@ from seqeval import metrics as reference
 from lightning_modules.config import ConfigError
 from lightning_modules.tasks import TASKS
 from lightning_modules.tasks.datasets.columns import bio
-from lightning_modules.tasks.scores.kept import unpack
 from lightning_modules.tasks.shapes.tagging import TAG, Sentence, Tagging
 from tests.toy_shapes import encoded, letters, shown
 
@@ -115,18 +114,6 @@ class TestScores:
         examples = SHAPE.read([Sentence(("a",) * len(row), tuple(row), n) for n, row in enumerate(tags)], "made")
         return SHAPE.score([np.array([TAGS.index(tag) for tag in row]) for row in answers], examples, METRICS)
 
-    def test_by_hand(self):
-        found = self.of(
-            [["B-X", "I-X", "O", "B-Y"], ["O", "B-X"]],
-            [["B-X", "I-X", "O", "B-X"], ["B-X", "B-X"]],
-        )
-        assert found.metrics == pytest.approx(
-            {"precision": 2 / 4, "recall": 2 / 3, "entity_f1": 4 / 7, "accuracy": 4 / 6}
-        )
-        assert unpack(found.kept["right"]).tolist() == pytest.approx([0.75, 0.5], abs=1 / 255)
-        by_sentence = 4 / 7 + (np.array([2, 2]) - 4 / 7 * np.array([4, 3])) / 3.5  # one name right of 4 and of 3
-        assert unpack(found.kept["entity_f1"]) == pytest.approx(by_sentence, abs=1e-3)
-
     def test_equals_seqeval_on_any_tags(self):
         noise = np.random.default_rng(0)
         for _ in range(60):
@@ -168,24 +155,6 @@ class TestScores:
     def test_the_linear_tagger_of_one_tag_gives_it(self):
         train = SHAPE.read([Sentence(("a", "b"), ("O", "O"), 0)], "made")
         assert [tags.tolist() for tags in SHAPE.baselines(train, train)["linear"]] == [[0, 0]]
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        (
-            Sentence(("a",), ("B-Z",), 0),
-            r"'made' has the tag 'B-Z', which is not one of O, B-X, I-X, B-Y, I-Y",
-        ),
-        (Sentence(("a", "b"), ("O",), 0), "2 words and 1 tags"),
-        (Sentence((), (), 0), "0 words and 0 tags"),
-        (Sentence(("a", ""), ("O", "O"), 0), "a word that is empty"),
-        (Sentence(("a b",), ("O",), 0), "contains a space"),
-    ],
-)
-def test_bad_sentences_are_named(row, message):
-    with pytest.raises(ConfigError, match=message):
-        SHAPE.read([row], "made")
 
 
 CONLL = """-DOCSTART- -X- -X- O

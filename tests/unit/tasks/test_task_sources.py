@@ -214,14 +214,6 @@ class TestOrigin:
         assert [path.name for path in self.origin.find("train")] == ["train-v1.json", "more.txt"]
         assert self.origin.find("dev") == []
 
-    def test_the_error_names_both_ways_and_what_works_offline(self, home):
-        said = str(self.origin.absent("train", "is gated"))
-        assert said == (
-            f"The data set X was not found: {home}/x/train*.json and {home}/x/more.txt are missing. Set "
-            "ABLATIONS_DATA to a folder that holds x/train*.json, x/more.txt, x/dev.txt as published, or read it from "
-            "the Hugging Face hub: a/x is gated. The task 'bigram_shift' works offline."
-        )
-
 
 class TestFingerprintsWithoutAPin:
     def test_are_at_hand_with_the_files_or_once_measured(self, mnli, home, monkeypatch):

@@ -10,10 +10,9 @@ from pytorch_lightning.loggers import CSVLogger, Logger
 
 from lightning_modules.config import ConfigError
 from lightning_modules.pretraining import fit
-from lightning_modules.training import execution, loggers
+from lightning_modules.training import loggers
 from lightning_modules.training.execution import Execution, check_logger
 from lightning_modules.training.loggers import LoggerWarning, Tolerant
-from tests.messages import names
 
 STEPS = {"training.steps": 12, "training.batch_size": 8, "evaluation.points": 3}
 
@@ -116,14 +115,6 @@ def test_a_live_curve_is_written_and_moves_no_number(system, tmp_path):
     assert [float(row["heldout.loss"]) for row in logged if row["heldout.loss"]] == pytest.approx(
         alone.curve["heldout.loss"], rel=1e-5
     )
-
-
-@pytest.mark.parametrize(("name", "told"), [("tensorbord", "tensorboard"), ("wandb", "ablations[wandb]")])
-def test_a_logger_that_is_unknown_or_not_installed_is_refused_before_any_run(name, told, monkeypatch):
-    monkeypatch.setattr(execution.importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(ConfigError) as refused:
-        check_logger(name)
-    assert names(str(refused.value), "--logger", told)
 
 
 def test_other_ranks_log_nothing(monkeypatch):
