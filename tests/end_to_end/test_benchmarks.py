@@ -19,6 +19,7 @@ OPTIONS = {  # program -> the least that it measures
     "generation": f"{TINY} --rounds 1",
     "gpu": "core --device cpu --seconds 500 --output times.json",
     "pretrain_vs_transformers": f"--model L2-H128 {TINY} --length 32 --turns 1 --steps 1 --output times.json",
+    "precision": "",
     "translation": "--turns 1 --steps 1 --warm-up 1",
 }
 BY_DAY = ["generation", "pretrain_vs_transformers"]  # `make nightly` tries all

@@ -64,6 +64,7 @@ COMMANDS = {  # command -> its calls
     "status": [["status"]],
     "stop": [["stop"]],
     "data": [["data"]],
+    "data add-checkpoint": [["data", "add-checkpoint", "RESULTS"]],
     "data formats": [["data", "formats", "--scale", "unknown"]],
     "data verify": [["data", "verify", "rte"]],
     "tokenizer stats": [["tokenizer", "stats", "GRID", "--scale", "smoke"]],

@@ -156,7 +156,6 @@ def test_models_of_every_direction_are_read(probed, direction):
 def test_controls_are_measured_once(probed, monkeypatch):
     system, measured = probed
     before, networks = measured("words").metrics, [Order(system)]
-    monkeypatch.setattr(measure, "_of_words", None)
     monkeypatch.setattr(measure.words, "outputs", None)
     monkeypatch.setattr(type(system), "build", None)
     assert measured("words", networks[0]).metrics | {"probes.word_order": 0} == before | {"probes.word_order": 0}
