@@ -224,6 +224,7 @@ class _Judged:
             runs=sides.runs,
             computing=computing([id for id in sides.behind if id not in sides.trunks], measured),
             continued=sides.continued,
+            released=any(cell.system.checkpoint for cell in sides.cells),
             trunks=computing([id for id in sides.behind if id in sides.trunks], measured),
             floors=case.floors,
             unlearned=case.unlearned,

@@ -45,6 +45,7 @@ class Verdict:
         paired: Whether the sides are compared within trunks, models or seeds.
         computing: The cost of the runs behind the verdict, without trunks.
         continued: Whether it is about continued pretraining, another question than pretraining from random weights.
+        released: Whether it is about a released checkpoint, another subject than models pretrained here.
         trunks: The cost of the trunks that its runs continue, which other verdicts share.
         floors: For each side why it is at a floor; `Reason.NONE` if it is above.
         unlearned: What the positive control has not learned, in words; empty if it has, or there is none.
@@ -81,6 +82,7 @@ class Verdict:
     computing: Computing
     test: int | None = None
     continued: bool = False
+    released: bool = False
     trunks: Computing = field(default_factory=Computing)
     floors: tuple[Reason, ...] = ()
     unlearned: str = ""

@@ -22,7 +22,8 @@ from ablations.planning.scales import is_trial
 from ablations.schema.record import Record
 from lightning_modules import files
 
-_ORDER = ("laptop", "laptop-long", "gpu", "paper", MECHANISM)
+_ORDER = ("laptop", "laptop-long", "gpu", "paper", "encoder", MECHANISM)
+_SUBJECTS = {MECHANISM: "constructed text", "encoder": "a released one"}  # in the place of models pretrained here
 _COLUMNS = {  # of the summary -> the outcomes that it counts
     REPLICATES: (REPLICATES,),
     CONTRADICTS: (CONTRADICTS,),
@@ -105,7 +106,7 @@ def sheets(entries: Sequence[scoreboard.Entry]) -> tuple[Sheet, Sheet, dict[str,
 
 def _heading(scale: str) -> str:
     """``mechanism (constructed text)``: the name of a scale's column."""
-    return f"{scale} (constructed text)" if scale == MECHANISM else scale
+    return f"{scale} ({_SUBJECTS[scale]})" if scale in _SUBJECTS else scale
 
 
 def _outcome(entry: scoreboard.Entry, scale: str) -> str:

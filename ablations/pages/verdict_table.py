@@ -35,11 +35,11 @@ _ADVICE = {  # why a claim is open -> what a reader may do
 
 
 def regime(verdict: Verdict) -> str:
-    """``floor``, ``quality``, ``speed``: what kind of difference the effect is; ``no curves`` of other metrics."""
+    """``floor``, ``quality``, ``speed``: what kind of difference the effect is; else whether there are no curves."""
     if verdict.reason in (Reason.FLOOR, Reason.PLATEAU):
         return str(verdict.reason)
     if verdict.aligned is None:
-        return "no curves"
+        return "other subject" if verdict.released else "no curves"
     at_floor = "one side at the floor" if Reason.FLOOR in verdict.floors else ""
     return str(verdict.aligned.kind) + f" ({at_floor})" * bool(at_floor)
 

@@ -29,15 +29,6 @@ class TestWikipediaMini:
         assert 100 <= found["train"].documents + found["heldout"].documents <= 110
         assert 0.07 < found["heldout"].words / found["train"].words < 0.15
 
-    @pytest.mark.slow
-    def test_is_running_text_without_markup(self):
-        pytest.importorskip("gensim")
-        sentences = [s for d in documents("wikipedia-mini", "heldout") for s in d]
-        assert sum(len(s.split(" ")) for s in sentences) / len(sentences) > 15
-        for sentence in sentences:
-            assert sentence == " ".join(sentence.split())
-            assert not any(mark in sentence for mark in ("''", "==", "[[", "{{", "{|", "<ref", "File:", "#REDIRECT"))
-
     def test_without_gensim_says_how_to_get_it(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "gensim.corpora.wikicorpus", None)
         with pytest.raises(ConfigError, match=r"pip install -e \.`.*'text:<glob>'"):
@@ -46,26 +37,9 @@ class TestWikipediaMini:
 
 @pytest.mark.slow
 class TestWikipediaUnread:
-    @pytest.mark.slow
-    def test_is_the_rest_of_the_dump_and_holds_out_what_repeats_nothing(self):
-        pytest.importorskip("gensim")
-        every = {tuple(d) for split in ("train", "heldout") for d in documents("wikipedia-mini", split)}
-        train, heldout = ({tuple(d) for d in documents("wikipedia-unread", split)} for split in ("train", "heldout"))
-        assert (len(train), len(heldout)) == (58, 10)
-        assert train | heldout < every
-        assert not train & heldout
-        held = runs_of_words(heldout)
-        assert not held & runs_of_words(every - heldout)
-
     def test_is_what_was_pinned(self):
         pytest.importorskip("gensim")
         assert pins.measured("wikipedia-unread") == pins.pinned()["wikipedia-unread"]
-
-
-def runs_of_words(documents, size=13):
-    """Every run of so many words in some documents."""
-    texts = (re.findall(r"\w+", " ".join(document).lower()) for document in documents)
-    return {tuple(words[n : n + size]) for words in texts for n in range(len(words) - size + 1)}
 
 
 @pytest.mark.parametrize(
@@ -315,16 +289,6 @@ class TestHub:
 
 
 class TestNames:
-    def test_a_misspelt_corpus_is_refused_before_anything_runs(self):
-        with pytest.raises(ConfigError, match=r"there is no corpus 'novel'\. Did you mean 'novels'"):
-            Data.read({"corpora": ["novel"]})
-        with pytest.raises(ConfigError, match=r"'text:<glob>'"):
-            Data.read({"corpora": ["text:"]})
-        with pytest.raises(ConfigError, match="named twice"):
-            Data.read({"corpora": ["novels", "novels"]})
-        with pytest.raises(ConfigError):
-            Data.read({"corpora": []})
-
     def test_the_order_of_names_does_not_matter(self):
         assert Data(corpora=("wikipedia-2015", "novels")) == Data(corpora=("novels", "wikipedia-2015"))
 

@@ -66,13 +66,6 @@ def test_dropout_of_the_encoder_can_be_set(tiny, toy):
     assert not torch.equal(noisy(example), noisy(example))
 
 
-def test_a_short_position_table_is_refused(tiny, toy):
-    learned = tiny.but(**{"model.positions": "learned"})
-    with pytest.raises(ConfigError, match=r"finetuning.max_length 128 is longer than model.max_positions 16"):
-        FinetuningRun(learned, "toy", FineTuning(), 0, None).build()
-    FinetuningRun(tiny.but(**{"model.positions": "sided_linear_bias"}), "toy", FineTuning(), 0, None).build()
-
-
 @pytest.mark.parametrize("name", ["toy", "toy_pairs", "toy_numbers"])
 def test_a_plain_trainer_learns_a_task(tiny, toy, name):
     tuning = FinetuningRun(tiny, name, SETTINGS.but(epochs=12), 0, None)

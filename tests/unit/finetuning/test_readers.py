@@ -130,24 +130,6 @@ class TestThePooler:
         assert (head.pooler.weight.shape == trained.shape and torch.equal(head.pooler.weight, trained)) == adopted
 
 
-@pytest.mark.parametrize(
-    ("features", "width"),
-    [
-        ({"layers": "last", "bilstm_layers": 0}, 16),
-        ({"layers": "concat_last_four", "bilstm_layers": 0}, 64),
-        ({"layers": "last", "bilstm_layers": 1, "bilstm_size": 8}, 16),
-    ],
-)
-def test_frozen_layers_are_read_in_the_same_way(tiny, tmp_path, features, width):
-    system = tiny.but(**{"model.num_layers": 4})
-    path, _ = weights(system, tmp_path)
-    settings = SETTINGS.but(features=features, reader="mean_per_text")
-    tuning = FinetuningRun(system, "toy_pairs", settings, 0, path)
-    _, head = tuning.networks()
-    assert head.pooler.in_features == 4 * width
-    assert np.isfinite(finetune(tuning, tmp_path / "run").metrics["toy_pairs.dev_loss"])
-
-
 class TestWhereNoTextIsRead:
     def test_a_setting_for_all_tasks_leaves_it_alone(self, tiny):
         settings = cells.finetuning({"finetuning.reader": "mean_per_text"}, "squad1")
@@ -185,13 +167,6 @@ class TestTheMeanLabel:
         assert id_of(tiny, task, mean_label=True) == id_of(tiny, task)
         if task != "toy_spans":
             FinetuningRun(tiny, task, SETTINGS.but(mean_label=True), 0, None).build()
-
-    @pytest.mark.parametrize("task", ["sst2", "squad1", "copa"])
-    def test_given_for_a_task_without_numbers_it_is_refused(self, task):
-        path = f"finetuning.{task}.mean_label"
-        with pytest.raises(ConfigError, match=f"{path}: {task} has labels that are no numbers"):
-            cells.finetuning({path: True}, task)
-        assert cells.finetuning({"finetuning.stsb.mean_label": True}, "stsb").mean_label
 
 
 class _Berts(torch.nn.Module):

@@ -206,11 +206,6 @@ def test_the_rate_under_a_mask_is_a_part_of_the_usual_one(parents):
     assert rate(pruned(share=0.0, rate=0.1)) == rate(SETTINGS)
 
 
-def test_a_task_that_nobody_knows_makes_no_mask(tiny):
-    with pytest.raises(ConfigError, match=r"twoy.*toy"):
-        FinetuningRun(tiny, "toy", pruned(share=0.5, mask_from="twoy"), 0, None).networks()
-
-
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
