@@ -303,8 +303,8 @@ def finished(trial: Trial, records: Lookup, task: str = "") -> dict[int, Record]
     """The records of the finished pretrainings of a cell or trial by seed, or of what was done with them on a task."""
     runs = [run for run in trial.children if run.task == task] if task else list(trial.runs)
     if trial.system.checkpoint and not task:  # nothing is pretrained: a seed is finished when its fine-tunings are
-        known = {run.id: records.get(run.id) for run in trial.children}
-        waiting = {run.seed for run in trial.children if (found := known[run.id]) is None or found.outcome != "done"}
+        known = [(run.seed, records.get(run.id)) for run in trial.children]
+        waiting = {seed for seed, record in known if record is None or record.outcome != "done"}
         runs = [run for run in runs if run.seed not in waiting]
     by_seed = {run.seed: records.get(run.id) for run in sorted(runs, key=lambda run: run.seed)}
     return {seed: record for seed, record in by_seed.items() if record is not None and record.outcome == "done"}

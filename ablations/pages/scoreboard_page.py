@@ -66,8 +66,8 @@ def _grids_of_claims() -> dict[str, list[str]]:
 
 
 def scales(entries: Sequence[scoreboard.Entry]) -> list[str]:
-    """The scales with answers, small ones first, constructed text last."""
-    names = {answer.scale for entry in entries for answer in entry.answers}
+    """The scales with measured answers, small ones first, constructed text last."""
+    names = {answer.scale for entry in entries for answer in entry.answers if answer.outcome != NOT_RUN}
     return sorted(names, key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name))
 
 

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from ablations.planning import cells
 from ablations.schema.run import Run
 from lightning_modules.backbones.new_symbols import FIRST_NEW
-from lightning_modules.config import ConfigError
 from lightning_modules.finetuning.run import FinetuningRun, finetune, finetuned
 from lightning_modules.tasks import TASKS, FineTuning, pins
 from lightning_modules.tasks.reading.pieces import Pieces
@@ -148,11 +146,6 @@ class TestBothOrders:
         example = both.data.train.batch(np.arange(6))
         assert both.build().head.count(example) == 6
         assert np.array_equal(both.data.train_dataloader().shapes[:, 0], 2 * one.data.train_dataloader().shapes[:, 0])
-
-    def test_given_for_texts_that_cannot_change_places_it_is_refused(self):
-        with pytest.raises(ConfigError, match=r"finetuning\.rte\.both_orders: rte has no two texts that could change"):
-            cells.finetuning({"finetuning.rte.both_orders": True}, "rte")
-        assert cells.finetuning({"finetuning.mrpc.both_orders": True}, "mrpc").both_orders
 
     def test_for_all_tasks_it_is_another_run_only_where_it_acts(self, tiny):
         pretrained = Run.pretraining(reading(tiny), 0, dict.fromkeys(tiny.data.corpora, "aa"))
