@@ -55,11 +55,12 @@ def named(tmp_path, monkeypatch):
     ours = checkpoints.files()
     monkeypatch.setattr(checkpoints, "files", lambda: [*ours, tmp_path / "checkpoints.yaml"])
     monkeypatch.setenv(checkpoints.HOME, str(tmp_path))
-    for family in ("bert", "roberta", "albert"):
+    names = ["bert", "roberta", "albert"]
+    for family in names:
         words = ["data", "add-checkpoint", str(folder_of(family, tmp_path / family))]
         assert CliRunner().invoke(app, words).exit_code == 0
         assert checkpoints.known()[family].folder == family, "below the folder that the variable names"
-    return ["bert", "roberta", "albert"]
+    return names
 
 
 def planned(grid, name, records, **knobs):

@@ -75,7 +75,7 @@ def holds(measured: Measurements) -> str:
         return ""
     runs = span_text([len(measured.finished(cell)) for cell in cells], str)
     each = f"with {runs} run{'s' * (runs != '1')} per cell."
-    released = dict.fromkeys(_released(cell.system) for cell in cells if cell.system.checkpoint)
+    released = dict.fromkeys(_released(cell) for cell in cells if cell.system.checkpoint)
     systems = [cell.system for cell in cells if not cell.system.checkpoint]
     if not systems:
         return f"**Holds for** {' and '.join(released)}, {each}"
@@ -97,13 +97,15 @@ def holds(measured: Measurements) -> str:
     )
 
 
-def _released(system: System) -> str:
+def _released(cell: Cell) -> str:
+    system = cell.system
     row = checkpoints.released(system.checkpoint)
-    parts = system.parameters_by_part().items()
-    known = sum(count for part, count in parts if not part.endswith(" head"))  # it may have come without any
-    size = f"{system.model.num_layers} layers of {system.model.hidden_size}"
-    trained = f", {row.trained_on}" * bool(row.trained_on)
-    return markdown_text(f"{row.title} ({size}, {quantity(known)} parameters{trained})")
+    # without heads, which it may have come without
+    known = sum(count for part, count in system.parameters_by_part().items() if not part.endswith(" head"))
+    size = f"{system.model.num_layers} layers of {system.model.hidden_size}, {quantity(known)} parameters"
+    seen = ", ".join(task for task in cell.tuned if task in row.tasks_seen)
+    told = size, row.trained_on, seen and f"among them texts like those of {seen}"
+    return markdown_text(f"{row.title} ({', '.join(filter(None, told))})")
 
 
 def _real(measured: Measurements, cells: Sequence[Cell]) -> str:

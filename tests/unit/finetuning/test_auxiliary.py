@@ -181,5 +181,3 @@ class TestRefusals:
             FineTuning().but(**{"auxiliary_lm": 0.5, "features.layers": "last"})
         with pytest.raises(ConfigError, match="reads the encoder and not a BiLSTM"):
             FineTuning().but(auxiliary_lm=0.5, bilstm_layers=1)
-        with pytest.raises(ConfigError, match="auxiliary_lm"):
-            FineTuning().but(auxiliary_lm=-0.5)
