@@ -116,7 +116,7 @@ def fit(
     module = shards.whole(module, lambda: system.build(seed))
     if ranks.rank():
         return Fitted()
-    fitted = _fitted(system, data, recorder, recorder.elapsed())
+    fitted = _fitted(system, data, recorder)
     fitted.execution = executed(data.provenance, module)
     if named := system.training.start_parts:
         fitted.execution["start"] = parts.listed(named, system.model, module.state_dict())
@@ -335,13 +335,14 @@ def _on_pairs(module: Pretrain, data: PretrainingData, system: System, bf16: boo
     return metrics
 
 
-def _fitted(system: System, data: PretrainingData, recorder: Recorder, seconds: float) -> Fitted:
+def _fitted(system: System, data: PretrainingData, recorder: Recorder) -> Fitted:
     again = system.objectives.presentations  # of each sequence in a step
     curve, steps = recorder.curve, system.training.last_step
     metrics: dict[str, float | bool] = {n: v[-1] for n, v in curve.items() if n not in ("step", "tokens")}
-    tokens = system.tokens()
+    tokens, seconds = system.tokens(), recorder.elapsed()
     cost = {
         "seconds": seconds,
+        "cpu_seconds": recorder.processed(),
         "tokens": float(tokens),
         "real_tokens": float(data.real_tokens(steps) * again),
         **{f"tokens.{name}": float(n * again) for name, n in data.tokens_by_language(steps).items()},

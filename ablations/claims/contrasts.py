@@ -12,7 +12,7 @@ from ablations.core.estimates import NO_EXAMPLES
 from ablations.core.formatting import cell_text, value_text
 from ablations.core.metrics import EXACT
 from ablations.literature.published_values import same
-from ablations.measurements import pairs, trunks, variances
+from ablations.measurements import trunks, variances
 from ablations.measurements.derived import DERIVED
 from ablations.measurements.example_scores import scores
 from ablations.measurements.measurements import BySeed, Measurements
@@ -115,8 +115,7 @@ def collect(table: Measurements, claim: Claim) -> Sides:
     if missing:
         return Sides(names(claim, ()), missing=missing)
     measuring = [measuring_runs(cell, claim.metric) for cell in cells]
-    crossed = pairs.are_built(measuring)
-    within = crossed or (claim.metric not in EXACT and trunks.are_shared(measuring))
+    within = claim.metric not in EXACT and trunks.are_shared(measuring)
     compared = comparable([_rows(table, claim, cell) for cell in cells], within)
     apart_for, apart = _apart(claim, cells, measuring)
     distinct = {run.id: run for runs in measuring for run in runs}.values()
@@ -124,7 +123,7 @@ def collect(table: Measurements, claim: Claim) -> Sides:
     return Sides(
         names=names(claim, cells),
         cells=tuple(cells),
-        sample=replace(_sample(table, claim, cells, compared), blocked=within, crossed=crossed),
+        sample=replace(_sample(table, claim, cells, compared), blocked=within, crossed=trunks.are_tuned(measuring)),
         runs=compared.runs,
         behind=_behind(measuring, compared),
         notes=() if claim.against else compared.notes,

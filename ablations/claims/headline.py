@@ -1,20 +1,18 @@
 """The answer of a grid in one line, from a verdict: the title of its figures.
 
-It says *beats* only where the verdict is settled and nothing else explains it: no side at a floor or on the plateau,
-no control that has not learned, and no lead that may be speed. Otherwise the better side *leads*.
+It says *beats* only where nothing else explains the difference, by its regime. Otherwise the better side *leads*.
 """
 
 from collections.abc import Sequence
 
-from ablations.claims.alignment import Kind
-from ablations.claims.floors import constant_answer
-from ablations.claims.outcomes import HOLDS, REPLICATES, Direction, Reason
+from ablations.claims.floors import listed
+from ablations.claims.outcomes import AS_CLAIMED, OPEN, Direction, Reason, Regime
 from ablations.claims.verdict import Verdict
 from ablations.claims.verdict_text import effect_text, finding
 from ablations.core.formatting import axis_text, is_share, value_text
 from ablations.literature.published_values import same
 from ablations.measurements.measurements import Measurements
-from ablations.measurements.references import BIGRAM, in_plain_words
+from ablations.measurements.references import in_plain_words
 from ablations.measurements.selection import side_of
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Metric
@@ -22,7 +20,7 @@ from ablations.schema.grid import Metric
 _PAIRS = (">", "~")  # relations of two sides whose effect is their difference
 _EMBEDDINGS, _FULL = "model.embedding_size", "full width"  # words as wide as the layers have no projection
 _SHORT = 5  # letters of a variant's name, such as "with" or "all"
-_SPEED = {Kind.SPEED: "a matter of speed", Kind.OPEN: "speed or quality is open"}
+_SPEED = {Regime.SPEED: "a matter of speed", Regime.SPEED_OR_QUALITY: "speed or quality is open"}
 
 
 def headline(measured: Measurements, verdicts: Sequence[Verdict], quoted: Sequence[str] = ()) -> str:
@@ -125,35 +123,28 @@ def _value(path: str, value: object, *, is_named: bool) -> str:
 def _compared(verdict: Verdict, names: Sequence[str], metric: str) -> str:
     a, b = names
     by = effect_text(verdict) + (f" in {verdict.metric}" if not verdict.unit or verdict.claim.metric != metric else "")
-    if verdict.claim.relation == "~" and verdict.outcome in (REPLICATES, HOLDS):
+    if verdict.claim.relation == "~" and verdict.outcome == AS_CLAIMED:
         return f"{a} and {b} are equal within {verdict.margin:.3g} {verdict.unit}".strip() + f": they differ by {by}"
     if verdict.direction is Direction.OPEN:
         return f"{a} and {b} are not distinguished: they differ by {by}"
     ahead, behind = (a, b) if verdict.direction is Direction.POSITIVE else (b, a)
-    is_plain = not (verdict.reason or any(verdict.floors) or verdict.unlearned)
-    verb = "beats" if is_plain and not (verdict.aligned and verdict.aligned.kind in _SPEED) else "leads"
+    is_plain = verdict.regime in (Regime.QUALITY, Regime.AS_PUBLISHED) and not any(verdict.floors)
+    verb = "beats" if is_plain else "leads"
     return f"{ahead} {verb} {behind} by {by}"
 
 
 def _limits(measured: Measurements, verdict: Verdict, names: Sequence[str]) -> str:
     """What else has to be said of the lead, in a few words; the page's verdict says it in full."""
     if verdict.unlearned:
-        return "its positive control has not learned (floor)"
-    marked = [(name, reason) for name, reason in zip(names, verdict.floors, strict=False) if reason]
+        return "its positive control has not learned"
+    counted = [bar.floor for cell in _cells(measured, verdict) for bar in measured.bars(cell).values()]
+    marked = [(name, in_plain_words(floor) if floor in counted else listed([floor]))
+              for name, floor in zip(names, verdict.floors, strict=False) if floor]  # fmt: skip
+    if len(marked) == len(names):
+        return f"{'neither' if len(names) == 2 else 'none'} is better than {marked[0][1]}"
     if marked:
-        bar = _bar(measured, verdict, marked[0][1])
-        if len(marked) == len(names):
-            return f"{'neither' if len(names) == 2 else 'none'} is better than {bar} ({marked[0][1]})"
-        short = ((name.partition(" (for ")[0], reason) for name, reason in marked)
-        return " and ".join(f"{name} is no better than {bar} ({reason})" for name, reason in short)
-    if verdict.direction is not Direction.OPEN and verdict.aligned and verdict.aligned.kind in _SPEED:
-        return _SPEED[verdict.aligned.kind]
+        return " and ".join(f"{name.partition(' (for ')[0]} is no better than {bar}" for name, bar in marked)
+    if verdict.direction is not Direction.OPEN and verdict.regime in _SPEED:
+        return _SPEED[verdict.regime]
     is_said = verdict.reason is Reason.POWER and verdict.claim.relation in _PAIRS  # "not distinguished"
-    return "" if is_said or verdict.reason is Reason.NONE else f"open: {verdict.reason}"
-
-
-def _bar(measured: Measurements, verdict: Verdict, reason: Reason) -> str:
-    if constant_answer(verdict.claim.metric):
-        return "the best constant answer"
-    kept = [bar.floor for cell in _cells(measured, verdict) for bar in measured.bars(cell).values()]
-    return in_plain_words(kept[0]) if kept and reason is Reason.FLOOR else f"the {BIGRAM}"
+    return "" if is_said or verdict.outcome != OPEN else f"open: {verdict.reason}"

@@ -6,49 +6,44 @@ whether it excludes 0 and on which side, and the *size*, whether it lies inside 
 decision sums them up as the claim asks:
 
 =================  ===============  ===============  ================  ================  ================
-decided            a better than b  a little better  much better       better at most    a equals b
+verdict            a better than b  a little better  much better       better at most    a equals b
 =================  ===============  ===============  ================  ================  ================
 as claimed         above 0          above 0, inside  above the margin  below the margin  inside
-against the claim  below 0          below 0, beyond  below 0, inside   above the margin  beyond
-not resolved       everything else  everything else  everything else   everything else   everything else
+against            below 0          below 0, beyond  below 0, inside   above the margin  beyond
+within the margin  inside           inside
+open               everything else  everything else  everything else   everything else   everything else
 =================  ===============  ===============  ================  ================  ================
 
-A published claim then *replicates* or is *contradicted*; a hypothesis of the grid *holds* or *fails*. Where the claim
-has a threat to its validity, the kind of the threat is the outcome: *not comparable*, *by construction* or
-*confounded*. It changes the word and no number, unless the test was withdrawn before it had a verdict.
-
-What is not resolved has a reason (``outcomes.py``). For a ratio the claimed ratio is the margin; for a trend, also no
-step may go the other way.
+For a ratio the claimed ratio is the margin; for a trend, also no step may go the other way. Beside the verdict stands
+its regime (``outcomes.py``): whether models are past counting, and whether a threat to the claim's validity, the length
+of training or the rate explains the result. It changes no verdict and no number, unless a test was withdrawn before it
+had a verdict.
 
 A grid is judged at fixed numbers of seeds (its looks). A verdict that is reached at the first is final and is computed
 from the seeds of that look alone; claims that are open may be judged once more. The correction (``core.looks``) is
-Holm's over the distinct tests among the planned claims that the scale judges, within looks, measured or not; post hoc
-claims are corrected for all of them besides (``families.py``).
+Holm's over the distinct tests with runs among the planned claims, within looks; post hoc claims are corrected for all
+of them besides (``families.py``).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ablations.claims.alignment import aligned
+from ablations.claims.alignment import Aligned, Kind, aligned
 from ablations.claims.contrasts import Sides, collect, computing, official
 from ablations.claims.families import families, test_of
-from ablations.claims.floors import floored, floors, named, unlearned
+from ablations.claims.floors import floors, named, unlearned
 from ablations.claims.margins import margin
 from ablations.claims.outcomes import (
-    CONTRADICTS,
-    FAILS,
-    HOLDS,
     NOT_JUDGED,
     NOT_MEASURED,
-    NOT_RESOLVED,
-    REPLICATES,
-    THREATS,
+    OPEN,
+    SETTLED,
+    WITHIN,
     Reason,
-    Size,
-    outcome,
+    Regime,
 )
 from ablations.claims.rates import differs_at_common
-from ablations.claims.relations import RELATIONS, Better, Floored, Trend, Way
+from ablations.claims.relations import RELATIONS, Better, Trend, Way
 from ablations.claims.verdict import Verdict
 from ablations.claims.verdict_text import published, sentence
 from ablations.core.estimates import Estimate
@@ -57,14 +52,19 @@ from ablations.core.looks import Decision, Looks, decided_in_families
 from ablations.core.metrics import EXACT
 from ablations.core.statistics import LEVEL, Interval
 from ablations.measurements.measurements import Measurements
+from ablations.measurements.references import BIGRAM
 from ablations.measurements.selection import parts_of
 from ablations.measurements.variances import about
 from ablations.schema.claim import Claim
 from lightning_modules.tasks import TASKS
 from lightning_modules.zero_shot.table import ZERO_SHOT
 
-__all__ = ["CONTRADICTS", "NOT_RESOLVED", "REPLICATES", "Verdict", "first_look", "tally", "verdicts"]
-
+_OF_KIND = {
+    Kind.QUALITY: Regime.QUALITY,
+    Kind.SPEED: Regime.SPEED,
+    Kind.OPEN: Regime.SPEED_OR_QUALITY,
+    Kind.NONE: Regime.AS_PUBLISHED,
+}
 _NOTHING = Interval(None, None, None, 0, LEVEL)
 
 
@@ -77,9 +77,9 @@ class _Case:
     estimates: tuple[Estimate, ...]
     reason: Reason
     why: str
-    floors: tuple[Reason, ...] = ()
-    at_floor: tuple[str, ...] = ()  # what its sides at a floor are no better than
-    unlearned: str = ""  # by the positive control: no outcome is valid, and the test still counts in the correction
+    floors: tuple[str, ...] = ()  # the method that each side is no better than, if it is not
+    unlearned: str = ""  # by the positive control
+    rate: str = ""  # the setting in common that reverses the direction
 
     @property
     def relation(self) -> Better:
@@ -90,14 +90,29 @@ class _Case:
         return margin(self.claim)
 
     @property
-    def floored(self) -> Floored:
-        return floored(self.floors, self.relation.compared(len(self.floors)))
+    def ways(self) -> list[Way]:
+        """The ways to an outcome."""
+        return self.relation.ways(self.claim, self.margin, self.estimates)
 
     @property
-    def ways(self) -> list[Way]:
-        """The ways to an outcome that mean something at the floors of the sides."""
-        ways = self.relation.ways(self.claim, self.margin, self.estimates)
-        return [way for way in ways if way.stands(self.floored)]
+    def is_below(self) -> bool:
+        """Whether in some pair that is compared neither side is better than a simple method."""
+        pairs = self.relation.compared(len(self.floors))
+        return any(self.floors[a] and self.floors[b] for a, b in pairs if max(a, b) < len(self.floors))
+
+    def regime(self, found: Aligned | None) -> Regime:
+        """What kind of result the numbers are; `found` compares them at equal multiples of the crossing."""
+        if threat := self.claim.threat:
+            return Regime(threat.kind)
+        if self.rate:
+            return Regime.CONFOUNDED
+        if self.unlearned or (self.is_below and BIGRAM in self.floors):
+            return Regime.PLATEAU
+        if self.is_below:
+            return Regime.BELOW
+        if any(cell.system.checkpoint for cell in self.sides.cells):
+            return Regime.OTHER
+        return _OF_KIND[found.kind] if found else Regime.AS_PUBLISHED
 
     @property
     def is_exact(self) -> bool:
@@ -112,9 +127,9 @@ class _Case:
     @property
     def p(self) -> float:
         """The p value for the correction; 1 if the claim cannot be decided. Floors are no part of the test."""
-        if self.reason or not self.estimates or self.claim.is_withdrawn:
+        if self.reason or self.rate or not self.estimates or self.claim.is_withdrawn:
             return 1.0
-        return self.relation.p(self.estimates, self.relation.ways(self.claim, self.margin, self.estimates))
+        return self.relation.p(self.estimates, self.ways)
 
     def shown_p(self) -> float | None:
         """The p value to print; None without a test."""
@@ -143,7 +158,10 @@ def first_look(measured: Measurements) -> FirstLook:
     """What the first look leaves open, by the seeds of that look alone."""
     first = _judged(measured, looks=1)
     missing = max((judged.case.sides.unended for judged in first), default=0)
-    helped = [judged.case for judged in first if judged.reason.seeds_help and not judged.case.claim.is_withdrawn]
+    helped = [
+        case for judged in first if judged.reason is Reason.POWER and judged.outcome == OPEN
+        and not ((case := judged.case).claim.is_withdrawn or case.rate or case.unlearned or case.is_below)
+    ]  # fmt: skip
     standing = (cell for case in helped for cell in case.sides.cells)
     cells = {part.label for cell in standing for part in parts_of(measured.grid, measured.cells, cell)}
     return FirstLook(frozenset(cells), missing)
@@ -169,21 +187,16 @@ class _Judged:
         return case.relation.interval(case.estimates, self.level) if case.estimates else _NOTHING
 
     @property
-    def decided(self) -> str:
+    def outcome(self) -> str:
         case = self.case
-        return NOT_RESOLVED if case.reason or case.unlearned else case.relation.decide(self.adjusted, case.ways)
+        if case.reason or not case.estimates:
+            return OPEN
+        return case.relation.decide(case.claim, self.adjusted, case.ways, case.margin)
 
     @property
     def reason(self) -> Reason:
-        """Why the claim is not resolved; `Reason.NONE` if it is."""
-        case = self.case
-        if case.reason or self.decided != NOT_RESOLVED:
-            return case.reason
-        if case.unlearned:
-            return Reason.FLOOR
-        marked = next((reason for reason in case.floors if reason), Reason.NONE)
-        blocked = case.relation.asks_size(case.claim) and case.floored != "none"
-        return marked if marked and (blocked or case.floored == "both") else Reason.POWER
+        """Why the claim is open; `Reason.NONE` if it is not."""
+        return self.case.reason or (Reason.POWER if self.outcome == OPEN else Reason.NONE)
 
     def verdict(self, measured: Measurements) -> Verdict:
         case, adjusted = self.case, self.adjusted
@@ -192,16 +205,15 @@ class _Judged:
         metric, unit = split_unit(labels.get(claim.metric, claim.metric))
         first = estimates[0] if estimates else None
         raw = relation.interval(estimates, LEVEL) if estimates else _NOTHING
-        size = relation.size(claim, adjusted, case.margin)
-        is_floored = (size is Size.INSIDE and case.floored == "one") or (size and case.floored == "both")
+        at_equal_multiples = aligned(claim, sides, measured.at_look(max(1, self.decision.look)))
         verdict = Verdict(
             claim=claim,
-            outcome=outcome(claim, self.decided),
-            decided=self.decided,
+            outcome=self.outcome,
+            regime=case.regime(at_equal_multiples) if self.reason.is_measured else Regime.NONE,
             direction=relation.direction(adjusted),
-            size=Size.NONE if is_floored else size,
+            size=relation.size(claim, adjusted, case.margin),
             reason=self.reason,
-            notes=tuple(filter(None, (case.why, case.unlearned, *sides.notes, *self._marks()))),
+            notes=tuple(filter(None, (case.why, case.rate, case.unlearned, *sides.notes, *self._marks()))),
             sides=sides.names,
             metric=metric,
             unit=unit,
@@ -224,11 +236,10 @@ class _Judged:
             runs=sides.runs,
             computing=computing([id for id in sides.behind if id not in sides.trunks], measured),
             continued=sides.continued,
-            released=any(cell.system.checkpoint for cell in sides.cells),
             trunks=computing([id for id in sides.behind if id in sides.trunks], measured),
             floors=case.floors,
             unlearned=case.unlearned,
-            aligned=aligned(claim, sides, measured.at_look(max(1, self.decision.look))),
+            aligned=at_equal_multiples,
             tested=tuple(relation.tested(estimates)),
             paired=sides.sample.blocked,
         )
@@ -238,11 +249,8 @@ class _Judged:
         """Remarks added to the reason: threat, sides at the floor, runs that answer every example alike, steps back."""
         case, marks = self.case, []
         if threat := case.claim.threat:
-            marks.append(
-                f"{threat.kind} once it is settled: " * (self.decided == NOT_RESOLVED)
-                + threat.because.removesuffix(".")
-            )
-        marks += case.at_floor
+            marks.append(threat.because.removesuffix("."))
+        marks += named(case.floors)
         if silent := case.sides.silent:
             counted = "counted" if case.relation.counts_silent else "not counted"
             marks.append(f"{silent} fine-tuning{'s' * (silent > 1)} with all outputs equal, {counted}")
@@ -263,7 +271,8 @@ def _judged(measured: Measurements, looks: int | None = None) -> list[_Judged]:
     cases = [[_case(claim, at) for claim in claims]
              for at in (measured.at_look(look) for look in range(1, (looks or len(numbers)) + 1))]  # fmt: skip
     reached = _reached(cases, numbers)
-    found = families(claims, measured.grid, measured.cells)
+    ran = [claim for claim, case in zip(claims, cases[0], strict=True) if case.sides.begun]
+    found = families(ran or claims, measured.grid, measured.cells)
     places = {test: [claims.index(claim) for claim in found.deciding(test)] for test in found.tests}
     p_values = {
         test: [min(cases[look][n].p for n in members) for look in range(min(reached[n] for n in members))]
@@ -305,11 +314,9 @@ def _case(claim: Claim, measured: Measurements) -> _Case:
     estimates = relation.estimates(claim, sides.sample)
     if not reason:
         reason, why = _with_estimate(claim, sides, estimates)
-    if not reason and (rate := differs_at_common(claim, sides, estimates, measured)):
-        reason, why = Reason.RATE, rate
+    rate = "" if reason else differs_at_common(claim, sides, estimates, measured)
     found = floors(measured, claim, sides)
-    at_floor = tuple(named(measured, claim, sides, found))
-    return _Case(claim, sides, estimates, reason, why, found, at_floor, unlearned(measured, claim))
+    return _Case(claim, sides, estimates, reason, why, found, unlearned(measured, claim), rate)
 
 
 def _without_estimate(claim: Claim, sides: Sides) -> tuple[Reason, str]:
@@ -351,10 +358,11 @@ def _own_split(claim: Claim) -> str:
 
 
 def tally(judged: Sequence[Verdict]) -> str:
-    """``2 replicate, 1 contradicts, 1 not resolved, 3 not measured``: the verdicts of a grid in one line."""
-    counts, verbs = [], (REPLICATES, CONTRADICTS, HOLDS, FAILS)
-    for word in (*verbs, *THREATS, NOT_RESOLVED, NOT_JUDGED, NOT_MEASURED):
-        count = sum(verdict.standing == word for verdict in judged)
-        singular, plural = word, word.removesuffix("s") if word in verbs else word
-        counts += [f"{count} {singular if count == 1 else plural}"] if count else []
+    """``2 as claimed (1 below counting), 1 open, 3 not measured``: the verdicts of a grid in one line."""
+    counts = []
+    for word in (*SETTLED, WITHIN, OPEN, NOT_JUDGED, NOT_MEASURED):
+        of_word = [verdict for verdict in judged if verdict.standing == word]
+        kinds = [verdict.regime for verdict in of_word if word in SETTLED and not verdict.regime.is_past_counting]
+        told = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
+        counts += [f"{len(of_word)} {word}" + f" ({told})" * bool(told)] if of_word else []
     return ", ".join(counts) or "no claims"

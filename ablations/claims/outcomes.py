@@ -1,31 +1,42 @@
-"""The words of verdicts, each in one place: outcomes, directions, sizes, and why a claim is open."""
+"""The words of verdicts, each in one place: what an interval says of a claim, and what that bears on.
+
+A verdict is about the runs of this page at equal tokens. Its *regime* stands beside it and says what kind of result it
+is. It changes no verdict.
+"""
 
 from enum import StrEnum
 
-from ablations.schema.claim import Claim
-
-AS_CLAIMED, AGAINST, NOT_RESOLVED = "as claimed", "against the claim", "not resolved"  # what an interval comes to
-REPLICATES, CONTRADICTS = "replicates", "contradicts"  # of a published claim
-HOLDS, FAILS = "holds", "fails"  # of a hypothesis of the grid: nobody published it, so nothing replicates
-NOT_COMPARABLE, BY_CONSTRUCTION, CONFOUNDED = "not comparable", "by construction", "confounded"
-THREATS = (NOT_COMPARABLE, BY_CONSTRUCTION, CONFOUNDED)  # the kinds of `schema.claim.Threat`
-NOT_MEASURED = "not measured"  # what a claim is called that has no outcome, because runs of a side are missing
-
+AS_CLAIMED, AGAINST = "as claimed", "against"
+WITHIN = "within the margin"  # no difference is shown, and none beyond the margin is left
+OPEN = "open"
+SETTLED = (AS_CLAIMED, AGAINST)
+NOT_MEASURED = "not measured"  # what a claim is called whose runs are missing
 NOT_JUDGED = "not judged"  # of a scale whose numbers mean nothing
 
 
-def outcome(claim: Claim, decided: str) -> str:
-    """The word for what an interval comes to: that of a threat to the claim, else of a published claim or a hypothesis.
+class Regime(StrEnum):
+    """What kind of result a verdict is of. Of several that hold the first is named."""
 
-    Args:
-        decided: ``AS_CLAIMED``, ``AGAINST`` or ``NOT_RESOLVED``.
-    """
-    if decided == NOT_RESOLVED:
-        return NOT_RESOLVED
-    if claim.threat:
-        return claim.threat.kind
-    for_it, against_it = (REPLICATES, CONTRADICTS) if claim.claim else (HOLDS, FAILS)
-    return for_it if decided == AS_CLAIMED else against_it
+    BY_CONSTRUCTION = "by construction"  # it follows from the formula
+    CONFOUNDED = "confounded"  # something else that differs between the sides may explain all of it
+    OTHER = "other subject"  # another quantity, protocol or model than the claim's
+    BELOW = "below counting"  # no side is better than the best method without a network
+    PLATEAU = "plateau"  # no side is better than the bigram baseline, or the positive control has not learned
+    SPEED = "speed"  # equal at equal multiples of the crossing
+    SPEED_OR_QUALITY = "speed or quality"
+    QUALITY = "quality"  # a difference at equal multiples of the crossing too
+    AS_PUBLISHED = "as published"  # none of these
+    NONE = ""  # not measured
+
+    @property
+    def is_past_counting(self) -> bool:
+        """Whether nothing about the models or the test keeps the result from bearing on the claim."""
+        return self in (Regime.SPEED, Regime.SPEED_OR_QUALITY, Regime.QUALITY, Regime.AS_PUBLISHED)
+
+    @property
+    def is_below(self) -> bool:
+        """Whether a simpler method does as well."""
+        return self in (Regime.BELOW, Regime.PLATEAU)
 
 
 class Direction(StrEnum):
@@ -42,11 +53,11 @@ class Size(StrEnum):
     INSIDE = "inside"
     BEYOND = "beyond"
     ASTRIDE = "astride"
-    NONE = ""  # without a margin or an interval, or where floors hide it
+    NONE = ""  # without a margin or an interval
 
 
 class Reason(StrEnum):
-    """Why a claim is not resolved. Their order is that of the checks: the first that holds is named."""
+    """Why a claim has no verdict. Their order is that of the checks: the first that holds is named."""
 
     UNTESTABLE = "not testable at this scale"
     TEXT = "different held-out text"
@@ -57,24 +68,10 @@ class Reason(StrEnum):
     SILENT = "all outputs equal"
     ONE_SEED = "one seed"
     NO_NOISE = "no noise"
-    RATE = "rate or length"
-    PLATEAU = "plateau"
-    FLOOR = "floor"
     POWER = "power"
-    NONE = ""  # resolved
+    NONE = ""  # it has one
 
     @property
     def is_measured(self) -> bool:
         """Whether runs speak about the claim at all."""
-        return self not in _UNMEASURED
-
-    @property
-    def seeds_help(self) -> bool:
-        """Whether more seeds may resolve the claim, so that a second look makes them."""
-        return self is Reason.POWER
-
-
-_UNMEASURED = (
-    Reason.UNTESTABLE, Reason.TEXT, Reason.QUESTION, Reason.NO_RUN, Reason.UNFINISHED, Reason.LOST, Reason.SILENT,
-    Reason.ONE_SEED,
-)  # fmt: skip
+        return self in (Reason.NO_NOISE, Reason.POWER, Reason.NONE)

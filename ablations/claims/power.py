@@ -20,7 +20,7 @@ from ablations.core.looks import Looks, nominal_alpha
 from ablations.core.metrics import EXACT
 from ablations.core.moderation import Variance
 from ablations.core.statistics import LEVEL, POWER
-from ablations.measurements import like_size, pairs
+from ablations.measurements import like_size, trunks
 from ablations.measurements.dictionary import unit
 from ablations.measurements.example_scores import Scores
 from ablations.measurements.measurements import Measurements
@@ -132,8 +132,8 @@ def _prospect(claim: Claim, look: int, here: Measurements, noise: _Noise, level:
     if sd is None:
         return told
     df = sum(n - 1 for cell in here.cells if group_of(here.grid, cell) == group_of(here.grid, sides.cells[0]))
-    crossed = pairs.are_built([_planned(claim, sides)])
-    blocked = crossed or sides.sample.blocked
+    planned = [[run] for run in _planned(claim, sides)]
+    crossed, blocked = trunks.are_tuned(planned), sides.sample.blocked or trunks.are_shared(planned)
     df = n - 1 if blocked else df
     known = dict.fromkeys((cell.label for cell in sides.cells), Variance(sd**2, max(df, 1), max(df, 1)))
     keys = tuple(cell.label for cell in sides.cells)
@@ -179,7 +179,9 @@ def _of_like_size(claim: Claim, here: Measurements, records: Sequence[Record]) -
     if not runs:
         return None
     largest = max(runs, key=lambda run: KINDS[run.kind].work(run)[2])
-    return like_size.noise(records, claim.metric, largest, within=sides.sample.blocked or pairs.are_built([runs]))
+    return like_size.noise(
+        records, claim.metric, largest, within=sides.sample.blocked or trunks.are_shared([[run] for run in runs])
+    )
 
 
 def _planned(claim: Claim, sides: Sides) -> list[Run]:

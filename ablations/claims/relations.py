@@ -22,11 +22,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-from ablations.claims.outcomes import AGAINST, AS_CLAIMED, NOT_RESOLVED, Direction, Size
+from ablations.claims.outcomes import AGAINST, AS_CLAIMED, OPEN, WITHIN, Direction, Size
 from ablations.claims.sample import Sample
 from ablations.core.estimates import Estimate
 from ablations.core.power import equality_power
@@ -35,14 +35,12 @@ from ablations.schema.claim import Claim
 
 T = TypeVar("T")
 Values = Sequence[Sequence[float]]  # of each side, one for each run
-Floored = Literal["none", "one", "both"]  # of two sides that are compared: how many are at the floor
 
 
 @dataclass(frozen=True)
 class Bound:
     """A one-sided test: the true value lies beyond a bound, above it or ``below`` it."""
 
-    asks: Literal["direction", "inside", "beyond"]
     value: float
     below: bool = False
 
@@ -60,21 +58,12 @@ class Way:
     outcome: str
     bounds: tuple[Bound, ...]
 
-    def stands(self, floored: Floored) -> bool:
-        """Whether the outcome means something where sides are at the floor.
-
-        A floor hides differences: with one side there, "inside the margin" says nothing. With both nothing does: what
-        differs then is what counting, or a constant answer, knows as well.
-        """
-        asked = {bound.asks for bound in self.bounds}
-        return floored == "none" or (floored == "one" and "inside" not in asked)
-
 
 def _inside(margin: float) -> tuple[Bound, ...]:
-    return Bound("inside", -margin), Bound("inside", margin, below=True)
+    return Bound(-margin), Bound(margin, below=True)
 
 
-ABOVE, BELOW = Bound("direction", 0.0), Bound("direction", 0.0, below=True)
+ABOVE, BELOW = Bound(0.0), Bound(0.0, below=True)
 
 
 class Better:
@@ -114,16 +103,12 @@ class Better:
         """The ways to an outcome, in the interval's unit."""
         if claim.size == "" or margin is None:
             return [Way(AS_CLAIMED, (ABOVE,)), Way(AGAINST, (BELOW,))]
-        much, little = Bound("beyond", margin), Bound("inside", margin, below=True)
+        much, little = Bound(margin), Bound(margin, below=True)
         if claim.size == "at_most":
             return [Way(AS_CLAIMED, (little,)), Way(AGAINST, (much,))]
         if claim.size == "inside":
             return [Way(AS_CLAIMED, (ABOVE, little)), Way(AGAINST, (BELOW,)), Way(AGAINST, (much,))]
         return [Way(AS_CLAIMED, (much,)), Way(AGAINST, (BELOW,)), Way(AGAINST, _inside(margin))]
-
-    def asks_size(self, claim: Claim) -> bool:
-        """Whether the claim says how large the difference is."""
-        return bool(claim.size)
 
     def p(self, estimates: Sequence[Estimate], ways: Sequence[Way]) -> float:
         """The smallest rest of the level at which some outcome holds; 1 if none can."""
@@ -137,10 +122,11 @@ class Better:
         """The interval that decides."""
         return estimates[0].interval(level)
 
-    def decide(self, interval: Interval, ways: Sequence[Way]) -> str:
+    def decide(self, claim: Claim, interval: Interval, ways: Sequence[Way], margin: float | None) -> str:
         """The outcome for an interval."""
         held = (way.outcome for way in ways if all(bound.holds(interval) for bound in way.bounds))
-        return next(held, NOT_RESOLVED)
+        is_within = self.size(claim, interval, margin) is Size.INSIDE and self.direction(interval) is Direction.OPEN
+        return next(held, WITHIN if is_within else OPEN)
 
     def direction(self, interval: Interval) -> Direction:
         """Whether the interval excludes 0, and on which side."""
@@ -154,7 +140,7 @@ class Better:
             return Size.NONE
         if all(bound.holds(interval) for bound in _inside(margin)):
             return Size.INSIDE
-        is_beyond = Bound("beyond", margin).holds(interval) or Bound("beyond", -margin, below=True).holds(interval)
+        is_beyond = Bound(margin).holds(interval) or Bound(-margin, below=True).holds(interval)
         return Size.BEYOND if is_beyond else Size.ASTRIDE
 
     def detectable(self, claim: Claim, estimates: Sequence[Estimate], level: float) -> float | None:
@@ -174,11 +160,8 @@ class Equal(Better):
 
     def ways(self, claim: Claim, margin: float | None, estimates: Sequence[Estimate]) -> list[Way]:
         bound = margin or 0.0
-        beyond = Bound("beyond", bound), Bound("beyond", -bound, below=True)
+        beyond = Bound(bound), Bound(-bound, below=True)
         return [Way(AS_CLAIMED, _inside(bound)), *(Way(AGAINST, (one,)) for one in beyond)]
-
-    def asks_size(self, claim: Claim) -> bool:
-        return True
 
 
 class Ratio(Better):
@@ -197,13 +180,10 @@ class Ratio(Better):
 
     def ways(self, claim: Claim, margin: float | None, estimates: Sequence[Estimate]) -> list[Way]:
         x = claim.ratio or 1.0
-        return [Way(AS_CLAIMED, (Bound("beyond", x),)), Way(AGAINST, (Bound("inside", x, below=True),))]
-
-    def asks_size(self, claim: Claim) -> bool:
-        return True
+        return [Way(AS_CLAIMED, (Bound(x),)), Way(AGAINST, (Bound(x, below=True),))]
 
     def _tail(self, estimate: Estimate, bound: Bound) -> float:
-        return super()._tail(estimate, Bound(bound.asks, math.log(bound.value), bound.below))
+        return super()._tail(estimate, Bound(math.log(bound.value), bound.below))
 
     def interval(self, estimates: Sequence[Estimate], level: float) -> Interval:
         logs = estimates[0].interval(level)
@@ -211,9 +191,9 @@ class Ratio(Better):
         return Interval(mean, low, high, logs.n, level)
 
     def direction(self, interval: Interval) -> Direction:
-        if Bound("direction", 1.0).holds(interval):
+        if Bound(1.0).holds(interval):
             return Direction.POSITIVE
-        return Direction.NEGATIVE if Bound("direction", 1.0, below=True).holds(interval) else Direction.OPEN
+        return Direction.NEGATIVE if Bound(1.0, below=True).holds(interval) else Direction.OPEN
 
     def size(self, claim: Claim, interval: Interval, margin: float | None) -> Size:
         if interval.low is None:

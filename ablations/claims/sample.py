@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from ablations.core.estimates import NO_EXAMPLES, Estimate, blocked, crossed, linear, residual, summed
+from ablations.core.estimates import NO_EXAMPLES, Estimate, blocked, linear, residual, summed
 from ablations.core.examples import example_variance, run_variance
 from ablations.core.moderation import Variance, moderated, own_variance
 from ablations.measurements.example_scores import Scores
@@ -25,9 +25,9 @@ class Sample:
         groups: The values of every cell of the variance groups: group -> cell -> values.
         known: The variance of one run of each cell, where ``groups`` do not give it.
         scores: The scores of each side by example; empty if examples are not counted.
-        blocked: Whether the sides continue from the same trunks or read the same models, or are fine-tunings that
-            share their seeds: their first values belong together, and so on.
-        crossed: Whether they are such fine-tunings, whose examples are crossed with seeds.
+        blocked: Whether the sides come from the same trunks or models, seed by seed: their first values belong
+            together, and so on.
+        crossed: Whether they are fine-tunings.
         planned: Whether the values represent runs to come, so that only the noise of estimates means something.
         slopes: The derivative of each side's number by its mean: 1, or that of a transformation.
     """
@@ -76,11 +76,10 @@ class Sample:
         """The sum of weight times mean over sides, with both parts of its noise."""
         terms = list(zip(self.keys, weights, strict=True))
         samples = dict(zip(self.keys, self.values, strict=True))
-        if self.crossed:
-            return crossed(terms, samples, self.known, *self._table(weights))
         if self.blocked:
-            return blocked(terms, samples, self.known, self._examples(weights))
-        return replace(linear(terms, samples, self.variances, self._examples(weights)), prior=self.prior)
+            return replace(blocked(terms, samples, self.known, *self._table(weights)), crossed=self.crossed)
+        found = linear(terms, samples, self.variances, *self._examples(weights))
+        return replace(found, prior=self.prior, crossed=self.crossed)
 
     def _counted(self, weights: Sequence[float]) -> list[tuple[Scores, float]]:
         """The scores of the cells that take part in a sum, with their weights; empty if examples are not counted."""
@@ -90,21 +89,22 @@ class Sample:
         counted = summed((key, w * k) for key, w, k in zip(self.keys, weights, slopes, strict=True))
         return [(of[key], weight) for key, weight in counted.items()]
 
-    def _examples(self, weights: Sequence[float]) -> Variance:
+    def _examples(self, weights: Sequence[float]) -> tuple[Variance, float]:
+        """The part of examples, and that of the rest, of a sum over cells whose runs are separate draws."""
         if not (counted := self._counted(weights)):
-            return NO_EXAMPLES
+            return NO_EXAMPLES, 0.0
         differences = np.sum([weight * scores.by_example for scores, weight in counted], axis=0)
         runs = math.fsum(weight**2 * scores.runs for scores, weight in counted)
         first = self.scores[0]
-        return example_variance(differences, first.documents, first.weights, runs)
+        return example_variance(differences, first.documents, first.weights, runs), runs
 
     def _table(self, weights: Sequence[float]) -> tuple[Variance, float]:
-        """The parts of examples and of the rest of the table of sums by seed and example, as `crossed` takes them."""
+        """The same of the table of sums by block and example."""
         if not (counted := self._counted(weights)):
             return NO_EXAMPLES, 0.0
         table, first = np.sum([weight * scores.by_run for scores, weight in counted], axis=0), self.scores[0]
         rest = run_variance(table, first.documents, first.weights)
-        return example_variance(table.mean(axis=0), first.documents, first.weights, rest), len(table) * rest
+        return example_variance(table.mean(axis=0), first.documents, first.weights, rest), rest
 
     def logs(self) -> Self:
         """The logarithms of all values, which turn quotients into differences."""

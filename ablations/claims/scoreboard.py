@@ -3,11 +3,13 @@
 A page's card (``page.json``) holds the verdicts of its claims. Several grids may test a published claim, on several
 metrics. At a scale it counts as
 
-* *replicates* if some grid has made all its tests of the claim, and every verdict is "replicates",
-* *contradicts* if a verdict is "contradicts" and none is "replicates", *mixed* if both occur,
-* *not comparable*, *by construction* or *confounded* if every verdict has that threat to its validity,
-* *not resolved* if there are measurements and none of these holds,
+* *as claimed* if every verdict is, and some grid has made all its tests of the claim,
+* *against* if a verdict is against it and none is as claimed,
+* *within the margin* if every verdict is,
+* *open* if there are measurements and none of these holds,
 * *not run* if a grid tests it and there are no measurements, *no grid* if no grid tests it.
+
+Its regime is the first of `Regime` among its verdicts: the most cautious.
 
 Verdicts count only while the records of all their runs exist: without them a claim is not run.
 """
@@ -15,14 +17,13 @@ Verdicts count only while the records of all their runs exist: without them a cl
 import operator
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from ablations.claims.alignment import Kind
 from ablations.claims.basis import columns
 from ablations.claims.margins import PUBLISHED, published_effect, source
-from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, THREATS, Direction, Reason, Size
+from ablations.claims.outcomes import AGAINST, AS_CLAIMED, OPEN, SETTLED, WITHIN, Reason, Regime
 from ablations.claims.published_claims import PublishedClaim, claims, counted_as, papers, unknown
 from ablations.claims.verdict import Verdict
 from ablations.core import formatting
@@ -31,19 +32,11 @@ from ablations.measurements.dictionary import unit
 from ablations.measurements.measurements import Measurements
 from lightning_modules.config import ConfigError
 
-MIXED, NOT_RUN, NO_GRID = "mixed", "not run", "no grid"
-OUTCOMES = (REPLICATES, CONTRADICTS, MIXED, *THREATS, NOT_RESOLVED, NOT_RUN, NO_GRID)
-OPEN = {  # why runs leave a claim open -> how the board says it
-    Reason.POWER: "open: power",
-    Reason.ONE_SEED: "open: one seed",
-    Reason.PLATEAU: "open: plateau",
-    Reason.FLOOR: "open: floor",
-    Reason.SILENT: "open: all outputs equal",
-    Reason.RATE: "open: rate or length",
-}
-OTHERWISE = "open: otherwise"
-STATES = (REPLICATES, CONTRADICTS, MIXED, *THREATS, *OPEN.values(), OTHERWISE, NOT_RUN, NO_GRID)
-_NEVER_RUN = (str(Reason.NO_RUN), str(Reason.UNFINISHED), str(Reason.NONE))
+NOT_RUN, NO_GRID = "not run", "no grid"
+PAST = f"{AS_CLAIMED}, past counting"
+BELOW = f"{AS_CLAIMED}, below counting"
+ELSE = "explained otherwise"  # as claimed or against, by construction or confounded, or of another subject
+STATES = (PAST, BELOW, ELSE, AGAINST, WITHIN, OPEN, NOT_RUN, NO_GRID)
 _SIZES = ("laptop", "gpu", "paper")  # as `published_claims.TESTABLE`, small ones first
 MECHANISM = "mechanism"  # the scale of constructed text, whose verdicts are counted apart
 CONSTRUCTED = "constructed"  # what it can test of `published_claims.TESTABLE`
@@ -58,6 +51,7 @@ class Answer:
         claim: The published claim's id.
         asked: The id of the grid's own claim.
         outcome: The verdict; ``not run`` unless two runs a side speak about it.
+        regime: What kind of result that is; empty of a claim that was not run.
         reason: Why it is open; empty if it is not.
         direction, size, margin, look: As in the verdict.
         effect, effect_low, effect_high: In ``unit``, with the interval that decides.
@@ -70,7 +64,8 @@ class Answer:
         printed_effect: The published effect in that unit; None if it does not transfer.
         aligned, aligned_low, aligned_high: The effect at equal multiples of the crossing with its 95 % interval.
         kind: Whether that makes the effect one of speed or of quality (`alignment.Kind`); empty without curves.
-        threat, because: The threat to its validity, and why; empty without one.
+        because: Why its validity is threatened; empty without a threat.
+        plain_low, plain_high: The interval of the effect at 95 %, not corrected.
         test: Which of the grid's tests it is; two answers of a grid may be one test.
         p: Two-sided, corrected for looks and not for claims; None if it is no test.
         survives: Whether it survives Holm's correction over all judged tests of its scale, planned ones among
@@ -109,8 +104,10 @@ class Answer:
     aligned_low: float | None = None
     aligned_high: float | None = None
     kind: str = ""
-    threat: str = ""
+    regime: str = ""
     because: str = ""
+    plain_low: float | None = None
+    plain_high: float | None = None
     test: int | None = None
     p: float | None = None
     survives: bool | None = None
@@ -120,9 +117,14 @@ class Answer:
     def survives_all(self) -> bool:
         """Whether it is settled, without a threat to its validity, and survives the correction over the whole board.
 
-        What is at a floor is not settled. A metric without noise is no test, which nothing corrects.
+        A metric without noise is no test, which nothing corrects.
         """
-        return self.outcome in (REPLICATES, CONTRADICTS) and self.survives is not False
+        return self.is_settled and self.survives is not False
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it has a direction or size that no threat explains."""
+        return self.outcome in SETTLED and (Regime(self.regime).is_past_counting or Regime(self.regime).is_below)
 
 
 @dataclass(frozen=True)
@@ -133,49 +135,36 @@ class Entry:
     answers: tuple[Answer, ...]
     grids: tuple[str, ...]
 
+    def of(self, scale: str) -> list[Answer]:
+        """The measured answers at a scale."""
+        return [answer for answer in self.answers if answer.scale == scale and answer.outcome != NOT_RUN]
+
     def outcome(self, scale: str) -> str:
-        """The outcome of the claim at a scale, one of ``OUTCOMES``."""
-        answers = [answer for answer in self.answers if answer.scale == scale]
-        measured = [answer.outcome for answer in answers if answer.outcome != NOT_RUN]
+        """The outcome of the claim at a scale."""
+        measured = {answer.outcome for answer in self.of(scale)}
         if not measured:
             return NOT_RUN if self.grids else NO_GRID
-        grids = {answer.grid for answer in answers}
-        pages = [[answer.outcome for answer in answers if answer.grid == grid] for grid in grids]
-        replicated = any(set(page) == {REPLICATES} for page in pages)
-        if CONTRADICTS in measured:
-            return MIXED if REPLICATES in measured else CONTRADICTS
-        if set(measured) <= {*THREATS}:
-            return min(measured, key=THREATS.index)
-        return REPLICATES if replicated and not any(_unsure(page) for page in pages) else NOT_RESOLVED
+        if AGAINST in measured and AS_CLAIMED not in measured:
+            return AGAINST
+        if len(measured) > 1 or not measured <= {AS_CLAIMED, WITHIN}:
+            return OPEN
+        lacking = {answer.grid for answer in self.answers if answer.scale == scale and answer.outcome == NOT_RUN}
+        is_whole = any(answer.grid not in lacking for answer in self.of(scale))
+        return measured.pop() if is_whole else OPEN
 
-    def is_settled(self, scale: str, what: Literal["direction", "size"]) -> bool:
-        """Whether an interval settles the direction, or the size, of every measured answer at a scale."""
-        answers = [answer for answer in self.answers if answer.scale == scale and answer.outcome != NOT_RUN]
-        open_ones = {"direction": ("", Direction.OPEN), "size": ("", Size.NONE, Size.ASTRIDE)}[what]
-        return bool(answers) and all(getattr(answer, what) not in open_ones for answer in answers)
-
-    def reason(self, scale: str) -> str:
-        """Why the claim is open at a scale, the reason of most of its answers; empty if it is not, or nothing was run.
-
-        Of several that are as frequent, the first in the order of `Reason`.
-        """
-        if self.outcome(scale) != NOT_RESOLVED:
-            return ""
-        given = [a.reason for a in self.answers if a.scale == scale and a.outcome == NOT_RESOLVED and a.reason]
-        order = {str(reason): place for place, reason in enumerate(Reason)}
-        return min(dict.fromkeys(given), key=lambda name: (-given.count(name), order.get(name, 0)), default="")
+    def regime(self, scale: str) -> Regime:
+        """The most cautious regime of its measured answers at a scale."""
+        found = {Regime(answer.regime) for answer in self.of(scale)}
+        return next((regime for regime in Regime if regime in found), Regime.NONE)
 
     def state(self, scale: str) -> str:
-        """The outcome of the claim at a scale with the reason of an open one: one of ``STATES``."""
-        outcome = self.outcome(scale)
-        if outcome not in (NOT_RESOLVED, NOT_RUN):
+        """The outcome of the claim at a scale, of a settled one by its regime: one of ``STATES``."""
+        outcome, regime = self.outcome(scale), self.regime(scale)
+        if outcome not in SETTLED:
             return outcome
-        given = [a.reason for a in self.answers if a.scale == scale and a.outcome == outcome]
-        order = [str(reason) for reason in Reason]
-        why = min(given, key=lambda name: (-given.count(name), order.index(name)), default="")
-        if outcome == NOT_RUN and why in _NEVER_RUN:
-            return NOT_RUN
-        return OPEN.get(Reason(why), OTHERWISE)
+        if not regime.is_past_counting and not regime.is_below:
+            return ELSE
+        return AGAINST if outcome == AGAINST else PAST if regime.is_past_counting else BELOW
 
     def is_testable(self, scale: str) -> bool:
         """Whether a scale can test the claim: by what the claim needs, or because it has been measured there.
@@ -192,27 +181,21 @@ class Entry:
 
     def survives(self, scale: str) -> bool:
         """Whether the whole claim is settled at a scale, and every settled verdict on it survives (`survives_all`)."""
-        settled = [a for a in self.answers if a.scale == scale and a.outcome in (REPLICATES, CONTRADICTS)]
-        return self.outcome(scale) in (REPLICATES, CONTRADICTS) and all(answer.survives_all for answer in settled)
+        settled = [answer for answer in self.of(scale) if answer.is_settled]
+        return self.is_settled(scale) and all(answer.survives_all for answer in settled)
+
+    def is_settled(self, scale: str) -> bool:
+        """Whether the claim as a whole has a direction or size at a scale that no threat explains."""
+        return self.state(scale) in (PAST, BELOW, AGAINST)
 
     def continued(self, scale: str) -> bool:
         """Whether some answer at a scale is about continued pretraining."""
         return any(answer.continued for answer in self.answers if answer.scale == scale)
 
-    def kinds(self, scale: str) -> list[str]:
-        """Whether the effects of its settled answers at a scale are of speed or of quality: each kind once."""
-        settled = [a for a in self.answers if a.scale == scale and a.outcome not in (NOT_RESOLVED, NOT_RUN)]
-        return list(dict.fromkeys(a.kind for a in settled if a.kind not in ("", Kind.NONE)))
-
     @property
     def post_hoc(self) -> bool:
         """Whether some answer is to a claim that was stated after runs had been seen."""
         return any(answer.post_hoc for answer in self.answers)
-
-
-def _unsure(page: Sequence[str]) -> bool:
-    """Whether a page with measurements leaves part of the claim open; one of threats alone says nothing of it."""
-    return set(page) != {REPLICATES} and not set(page) <= {NOT_RUN, *THREATS}
 
 
 def removed(a: float, b: float, *, lower: bool) -> float | None:
@@ -258,6 +241,7 @@ def card(verdict: Verdict, measured: Measurements) -> dict[str, Any]:
         "statement": verdict.claim.statement,
         "sentence": verdict.sentence,
         "outcome": verdict.outcome if verdict.is_measured else NOT_RUN,
+        "regime": str(verdict.regime),
         "direction": str(verdict.direction),
         "size": str(verdict.size),
         "reason": str(verdict.reason),
@@ -268,11 +252,12 @@ def card(verdict: Verdict, measured: Measurements) -> dict[str, Any]:
         "printed_effect": published_effect(verdict.claim),
         "effect_low": interval.low,
         "effect_high": interval.high,
+        "plain_low": verdict.raw.low,
+        "plain_high": verdict.raw.high,
         "post_hoc": verdict.claim.post_hoc,
         "continued": verdict.continued,
         **_aligned(verdict),
         "basis": columns(verdict),
-        "threat": verdict.claim.threat.kind if verdict.claim.threat else "",
         "because": verdict.claim.threat.because if verdict.claim.threat else "",
         "test": verdict.test,
         "p": None if verdict.p is None else overall_alpha(verdict.p, Looks(verdict.looks)),
@@ -341,7 +326,7 @@ class Surviving:
     Attributes:
         tests: The number of distinct tests that are judged there; planned: of those that are not post hoc.
         settled: The number of settled verdicts, without threats; left: how many of these survive.
-        claims: The number of claims that replicate or contradict as wholes; whole: how many of these survive.
+        claims: The number of claims that are settled as wholes; whole: how many of these survive.
     """
 
     tests: int
@@ -357,8 +342,8 @@ def surviving(board: Sequence[Entry], scale: str) -> Surviving:
     found = [answer for entry in board for answer in entry.answers if answer.scale == scale]
     tests = {(answer.grid, answer.test) for answer in found if answer.survives is not None}
     planned = {(one.grid, one.test) for one in found if one.survives is not None and not one.post_hoc}
-    settled = [answer for answer in found if answer.outcome in (REPLICATES, CONTRADICTS)]
-    whole = [entry for entry in board if entry.outcome(scale) in (REPLICATES, CONTRADICTS)]
+    settled = [answer for answer in found if answer.is_settled]
+    whole = [entry for entry in board if entry.is_settled(scale)]
     left = sum(answer.survives_all for answer in settled)
     return Surviving(len(tests), len(planned), len(settled), left, len(whole), sum(e.survives(scale) for e in whole))
 
@@ -391,13 +376,3 @@ def states(board: Sequence[Entry], scale: str) -> list[tuple[str, dict[str, int]
         if found:
             rows.append((paper, {name: found.count(name) for name in STATES}))
     return sorted(rows, key=lambda row: -sum(row[1].values()))
-
-
-def tally(board: Sequence[Entry], scale: str) -> list[tuple[str, dict[str, int]]]:
-    """Each paper with its number of claims by outcome at a scale, papers with most claims first."""
-    rows = []
-    for paper in papers():
-        outcomes = [entry.outcome(scale) for entry in board if entry.claim.paper == paper]
-        if outcomes:
-            rows.append((paper, {name: outcomes.count(name) for name in OUTCOMES}))
-    return rows

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from ablations.claims.alignment import Aligned
 from ablations.claims.contrasts import Computing
-from ablations.claims.outcomes import NOT_JUDGED, NOT_MEASURED, NOT_RESOLVED, Direction, Reason, Size
+from ablations.claims.outcomes import NOT_JUDGED, NOT_MEASURED, Direction, Reason, Regime, Size
 from ablations.core.estimates import Estimate
 from ablations.core.metrics import EXACT
 from ablations.core.statistics import Interval
@@ -17,14 +17,12 @@ class Verdict:
     """One claim and its verdict. Effects are in the metric's unit; positive means a is better than b.
 
     Attributes:
-        outcome: ``replicates`` or ``contradicts``; of a hypothesis of the grid ``holds`` or ``fails``; ``not
-            resolved``; or the kind of the claim's threat, once the numbers are settled.
-        decided: What direction and size come to for this claim: ``as claimed``, ``against the claim`` or ``not
-            resolved``.
+        outcome: ``as claimed``, ``against``, ``within the margin`` or ``open``: what direction and size come to.
+        regime: What kind of result that is.
         direction: Whether the interval that decides excludes 0, and on which side; a positive one is as claimed.
         size: Where that interval lies against the margin.
-        reason: Why the claim is not resolved; `Reason.NONE` if it is.
-        notes: The reason in words, and what else to know: sides at the floor, runs left out; each a sentence.
+        reason: Why the claim is open; `Reason.NONE` if it is not.
+        notes: The reason in words, and what else to know: threats, floors, runs left out; each a sentence.
         sides: The names of the sides for people; later ones leave out what all share.
         margin: The largest difference that counts as equal; None if the claim has none.
         raw: The 95 % interval of the difference, or of the relation's own number (the ratio, the smallest step, the
@@ -45,9 +43,8 @@ class Verdict:
         paired: Whether the sides are compared within trunks, models or seeds.
         computing: The cost of the runs behind the verdict, without trunks.
         continued: Whether it is about continued pretraining, another question than pretraining from random weights.
-        released: Whether it is about a released checkpoint, another subject than models pretrained here.
         trunks: The cost of the trunks that its runs continue, which other verdicts share.
-        floors: For each side why it is at a floor; `Reason.NONE` if it is above.
+        floors: For each side the method without a network that it is no better than; empty if it is better than all.
         unlearned: What the positive control has not learned, in words; empty if it has, or there is none.
         aligned: What is left at equal multiples of the crossing; None for what compares no losses with curves.
         sentence: The verdict as one sentence for people, by `verdict_text`.
@@ -55,7 +52,7 @@ class Verdict:
 
     claim: Claim
     outcome: str
-    decided: str
+    regime: Regime
     direction: Direction
     size: Size
     reason: Reason
@@ -82,9 +79,8 @@ class Verdict:
     computing: Computing
     test: int | None = None
     continued: bool = False
-    released: bool = False
     trunks: Computing = field(default_factory=Computing)
-    floors: tuple[Reason, ...] = ()
+    floors: tuple[str, ...] = ()
     unlearned: str = ""
     aligned: Aligned | None = None
     tested: tuple[Estimate, ...] = ()
@@ -128,7 +124,7 @@ class Verdict:
 
     def unjudged(self) -> "Verdict":
         """The same numbers without an outcome: at a scale whose numbers mean nothing."""
-        return replace(self, outcome=NOT_JUDGED, decided=NOT_RESOLVED) if self.is_measured else self
+        return replace(self, outcome=NOT_JUDGED, regime=Regime.NONE) if self.is_measured else self
 
     @property
     def is_exact(self) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from ablations.claims.margins import PUBLISHED, source
-from ablations.claims.outcomes import AGAINST, AS_CLAIMED, NOT_RESOLVED, Direction, Size
+from ablations.claims.outcomes import AGAINST, AS_CLAIMED, OPEN, SETTLED, Direction, Size
 from ablations.claims.verdict import Verdict
 from ablations.core.formatting import capital, difference_text, fixed, places, range_text, split_unit
 from ablations.core.statistics import POWER, Interval
@@ -52,7 +52,8 @@ def sentence(verdict: Verdict) -> str:
     found, unit = finding(verdict), _unit(verdict)
     if not found:
         return _joined(f"{verdict.standing}: {verdict.reason}{after}", verdict.notes)
-    first = f"{verdict.standing}: at this scale {found}, n = {verdict.n}{_size(verdict, unit)}{after}"
+    kind = f" ({verdict.regime})" if verdict.regime else ""
+    first = f"{verdict.standing}{kind}: at this scale {found}, n = {verdict.n}{_size(verdict, unit)}{after}"
     return _joined(first, [*_aligned(verdict), *_why(verdict, unit)])
 
 
@@ -92,6 +93,15 @@ def _unit(verdict: Verdict) -> str:
     return f" {verdict.unit}" if verdict.unit else ""
 
 
+def excluded(verdict: Verdict) -> str:
+    """``excludes more than 0.02 nats``: the largest difference, either way, that the interval leaves; or nothing."""
+    low, high = verdict.adjusted.low, verdict.adjusted.high
+    if low is None or high is None or verdict.claim.relation == "ratio":
+        return ""
+    most = max(abs(low), abs(high))
+    return f"excludes more than {fixed(most, places(verdict.adjusted.half, most))}{_unit(verdict)}"
+
+
 def direction_text(verdict: Verdict) -> str:
     """``a better``, ``b better``, ``as claimed``, ``reversed`` or ``open``; empty without an interval."""
     if verdict.adjusted.low is None:
@@ -111,7 +121,7 @@ def size_text(verdict: Verdict) -> str:
 
 
 def _equal(verdict: Verdict, effect: float, by: str, unit: str) -> str:
-    if verdict.decided != AS_CLAIMED:
+    if verdict.outcome != AS_CLAIMED:
         return _better(verdict, effect, by, unit)
     pair = f"{verdict.a} and {verdict.b} are equal in {verdict.metric} within the margin of {verdict.margin:.3g}{unit}"
     return f"{pair}: they differ by {by}"
@@ -127,7 +137,7 @@ def _better(verdict: Verdict, effect: float, by: str, unit: str) -> str:
 
 def _size(verdict: Verdict, unit: str) -> str:
     """What the interval says of the size; of a ratio its own sentence does."""
-    is_said = verdict.claim.relation == "~" and verdict.decided == AS_CLAIMED  # by `_equal`
+    is_said = verdict.claim.relation == "~" and verdict.outcome == AS_CLAIMED  # by `_equal`
     if verdict.margin is None or not verdict.size or is_said:
         return ""
     if source(verdict.claim) == PUBLISHED:
@@ -138,7 +148,7 @@ def _size(verdict: Verdict, unit: str) -> str:
 
 
 def _ratio(verdict: Verdict, effect: float, by: str, unit: str) -> str:
-    relative = "undecided" if verdict.decided == NOT_RESOLVED else verdict.decided
+    relative = verdict.outcome if verdict.outcome in SETTLED else "undecided"
     times = f"{fixed(effect, places(verdict.adjusted.half, effect))} {range_text(verdict.adjusted)}"
     least = f"{relative} (at least {verdict.claim.ratio:g})"
     return f"{verdict.a} is {times} times as good as {verdict.b} in {verdict.metric}, {least}"
@@ -146,7 +156,7 @@ def _ratio(verdict: Verdict, effect: float, by: str, unit: str) -> str:
 
 def _ordering(verdict: Verdict, effect: float, by: str, unit: str) -> str:
     order = " > ".join(verdict.sides)
-    stands = {AS_CLAIMED: "holds", AGAINST: "does not hold"}.get(verdict.decided, "is undecided")
+    stands = {AS_CLAIMED: "holds", AGAINST: "does not hold"}.get(verdict.outcome, "is undecided")
     return f"the order {order} in {verdict.metric} {stands}: its smallest step is {_sign(effect)}{by}"
 
 
@@ -164,7 +174,7 @@ def _interaction(verdict: Verdict, effect: float, by: str, unit: str) -> str:
 
 def _spread(verdict: Verdict, effect: float, by: str, unit: str) -> str:
     steadier = verdict.a if effect >= 0 else verdict.b
-    if verdict.outcome == NOT_RESOLVED:
+    if verdict.outcome == OPEN:
         both = f"{verdict.a} and {verdict.b} in {verdict.metric}"
         return f"distances from the median of {both} differ by {by}, and are smaller for {steadier}"
     other = verdict.b if effect >= 0 else verdict.a
@@ -190,7 +200,7 @@ def _sign(effect: float) -> str:
 def _why(verdict: Verdict, unit: str) -> list[str]:
     parts = [f"open: {verdict.reason}"] if verdict.reason else []
     parts += verdict.notes
-    if verdict.outcome == NOT_RESOLVED and verdict.detectable:
+    if verdict.outcome == OPEN and verdict.detectable:
         smallest = fixed(verdict.detectable, places(verdict.detectable, verdict.detectable))
         what = {"ratio": "ratio", "ordering": "smallest step", "trend": "slope"}.get(verdict.claim.relation, "effect")
         size = smallest if what == "ratio" else f"{smallest}{unit}"

@@ -24,8 +24,7 @@ def claims(
         bool,
         typer.Option(
             "--survives",
-            help="Only claims that replicate or contradict as wholes, all of whose tests survive Holm over all tests "
-            "of their scale.",
+            help="Only settled claims, all of whose tests survive Holm over all tests of their scale.",
         ),
     ] = False,
     audit: Annotated[

@@ -84,7 +84,7 @@ if TYPE_CHECKING:
 
 
 _MOST = 3  # metrics of a cell
-_COLOURS = {"replicates": "green", "holds": "green", "contradicts": "red", "fails": "red"}
+_COLOURS = {"as claimed": "green", "against": "red"}
 
 
 def tell_results(study: "Study") -> None:
@@ -128,7 +128,7 @@ def _cells(study: "Study") -> Iterator[dict[str, Any]]:
 
 
 def _claim(verdict: "Verdict") -> dict[str, str]:
-    """A claim as a row: its verdict, the effect with the interval that decides, and why it is open."""
+    """A claim as a row: its verdict, the effect with the interval that decides, its regime or why it has none."""
     from ablations.core.formatting import fixed, places, range_text
 
     interval, effect, text = verdict.adjusted, verdict.effect, ""
@@ -140,7 +140,7 @@ def _claim(verdict: "Verdict") -> dict[str, str]:
         "claim": verdict.claim.statement,
         "effect (+ as claimed)": text,
         "n": str(verdict.n or ""),
-        "open because": str(verdict.reason) if verdict.reason else "",
+        "regime": str(verdict.regime or verdict.reason),
     }
 
 

@@ -1,14 +1,14 @@
 """Estimates of what a claim compares: weighted sums of the means of cells, with the noise of seeds and of examples.
 
-Pretrainings need no seeds in common: in measured grids, those of one seed are no more alike than others, so pairing
-them would only cost degrees of freedom. Where replication is in blocks (arms that continue from one trunk), the sums
-within each block are the sample (`blocked`). Fine-tunings of one seed are such a block too, and all of them answer the
-same examples: seeds and examples are crossed (`crossed`).
+Runs need no seeds in common: in measured grids, those of one seed are no more alike than others, so pairing them would
+only cost degrees of freedom. Where replication is in blocks (arms that continue from one trunk, fine-tunings of one
+pretraining), the sums within each block are the sample (`blocked`). All runs answer the same held-out examples. What
+they add to the spread of each other is counted once, and the noise of runs is never less than that (`linear`).
 """
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -34,7 +34,7 @@ class Estimate:
         seeds: The variance of the value over new runs. None if no cell has a second seed to show it.
         examples: The variance of the value over new held-out examples; 0 if they are not counted.
         n: The seeds of the cell that has fewest.
-        crossed: Whether ``seeds`` and ``examples`` are parts of one table of sums by seed and example.
+        crossed: Whether it is of fine-tunings, whose seeds are few and examples many (`cautious`).
         prior: The common variance that those of its cells were moderated towards, with the degrees of freedom that it
             counts; None where they were not, or were in several groups.
     """
@@ -100,8 +100,13 @@ def linear(
     samples: Mapping[Cell, Sequence[float]],
     variances: Mapping[Cell, Variance],
     examples: Variance = NO_EXAMPLES,
+    rest: float = 0.0,
 ) -> Estimate:
     """The sum of weight times mean over cells.
+
+    The scores by run and example are a table with crossed random effects: its variance has a part of runs, one of
+    examples, and a rest that differs with both, none below 0 (Searle, Casella and McCulloch 1992, Variance Components,
+    section 4.4). The rest is counted with the runs: their spread shows both, and is never less than the rest alone.
 
     A cell that is on several sides has its weights added first. Sums are exact, so the estimate does not depend on the
     order of the terms or on how they are bracketed. A cell whose weights cancel takes no part.
@@ -111,7 +116,8 @@ def linear(
         samples: The values of each cell; every cell that takes part has at least one.
         variances: Of one value of each cell, such as the moderated ones of its group; if a cell that takes part has
             none, the estimate has no interval.
-        examples: The variance of the value over new held-out examples.
+        examples: The variance of the value over new held-out examples, without the rest.
+        rest: The variance of the value that the rest makes by itself.
 
     Raises:
         ValueError: If a cell that takes part has no value.
@@ -136,8 +142,8 @@ def linear(
         for cell, weight in weights.items()
     ]
     most = max((part.most for part in parts), default=math.inf)
-    noise = Variance(math.fsum(part.value for part in parts), min(satterthwaite(parts), most), most)
-    return Estimate(value, noise, examples, n)
+    spread = max(math.fsum(part.value for part in parts), rest)
+    return Estimate(value, Variance(spread, min(satterthwaite(parts), most), most), examples, n)
 
 
 def blocked(
@@ -145,6 +151,7 @@ def blocked(
     samples: Mapping[Cell, Sequence[float]],
     known: Mapping[Cell, Variance] | None = None,
     examples: Variance = NO_EXAMPLES,
+    rest: float = 0.0,
 ) -> Estimate:
     """The mean over blocks of the sum of weight times value over cells, such as arms that continue from one trunk.
 
@@ -157,7 +164,7 @@ def blocked(
         terms: Cells with their weights, as for `linear`.
         samples: The values of each cell, one for each block, in one order.
         known: The variance of one run of each cell within its block, in place of the spread of the sums.
-        examples: The variance of the value over new held-out examples.
+        examples, rest: As for `linear`, of the table of sums by block and example.
 
     Raises:
         ValueError: If the cells that take part have different numbers of values, or none.
@@ -180,52 +187,15 @@ def blocked(
         spread = Variance(math.fsum(part.value for part in parts), min(part.df for part in parts))
     else:
         spread = own_variance(sums) if len(sums) > 1 else Variance(0.0, 0.0)
-    noise = {_SUM: spread} if spread.value else {}
-    return linear([(_SUM, 1.0)], {_SUM: sums}, noise, examples)
+    noise = {_SUM: spread} if spread.value or (rest and len(sums) > 1) else {}
+    return linear([(_SUM, 1.0)], {_SUM: sums}, noise, examples, rest)
 
 
 _SUM = "sum"
 
 
-def crossed(
-    terms: Iterable[tuple[Cell, float]],
-    samples: Mapping[Cell, Sequence[float]],
-    known: Mapping[Cell, Variance] | None = None,
-    examples: Variance = NO_EXAMPLES,
-    rest: float = 0.0,
-) -> Estimate:
-    """The mean over seeds of the sum of weight times value over cells, such as fine-tunings that share the seed.
-
-    The sums by seed and example are a table with two-way crossed random effects: its variance has a part of seeds, one
-    of examples, and a rest that differs with both. The variance of the mean over S seeds and E examples is seeds / S +
-    examples / E + rest / (S E), each part from the mean squares of the table and none below 0 (Searle, Casella and
-    McCulloch 1992, Variance Components, section 4.4). Here the rest is counted with the seeds: their spread shows both,
-    and is never less than the rest alone. Without scores by example it is Student's paired test.
-
-    Args:
-        terms: Cells with their weights, as for `linear`.
-        samples: The values of each cell, one for each seed, in one order.
-        known: The variance of one run of each cell within its seed, in place of the spread of the sums.
-        examples: The variance of the mean over new examples, without the rest.
-        rest: The variance of one seed's sum that the rest makes by itself.
-
-    Raises:
-        ValueError: If the cells that take part have different numbers of values, or none.
-
-    >>> samples = {"a": [0.80, 0.78, 0.81], "b": [0.77, 0.76, 0.77]}
-    >>> estimate = crossed([("a", 1.0), ("b", -1.0)], samples, examples=Variance(6e-5, 871), rest=1.5e-4)
-    >>> round(estimate.value, 3), round(estimate.error, 4), round(estimate.df, 2)
-    (0.03, 0.0105, 2.54)
-    """
-    estimate = blocked(terms, samples, known, examples)
-    if estimate.n > 1 and rest > 0:
-        spread = estimate.seeds or Variance(0.0, estimate.n - 1.0)
-        estimate = replace(estimate, seeds=replace(spread, value=max(spread.value, rest / estimate.n)))
-    return replace(estimate, crossed=True)
-
-
 def cautious(seeds: Variance, examples: Variance) -> float:
-    """The degrees of freedom of crossed parts: Satterthwaite's, the seeds' part at its upper confidence limit.
+    """The degrees of freedom of few seeds and many examples: Satterthwaite's, the seeds at their upper limit.
 
     A few seeds often show less than their part, and then Satterthwaite's formula also claims the many degrees of
     freedom of the examples: with three seeds, families of 14 err in a third of grids instead of 5 %. So the share of

@@ -132,6 +132,7 @@ EXACT = {  # metrics without noise: the same in every seed
 COSTS = EXACT | {
     "cost.real_tokens": "tokens presented in training without padding",
     "cost.seconds": "seconds of training",
+    "cost.cpu_seconds": "processor seconds of training",
     "cost.tokens_per_second": "tokens presented per second",
     "cost.heldout_tokens_per_second": "tokens of a held-out stream that are predicted per second, read as evaluation.* "
     "says (on a CPU, of processor time)",

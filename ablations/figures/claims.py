@@ -2,7 +2,7 @@
 
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 
 import matplotlib as mpl
 import numpy as np
@@ -12,38 +12,22 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from ablations.claims.outcomes import (
-    BY_CONSTRUCTION,
-    CONFOUNDED,
-    CONTRADICTS,
-    NOT_COMPARABLE,
-    NOT_RESOLVED,
-    REPLICATES,
-    THREATS,
-    Reason,
-)
-from ablations.claims.scoreboard import MIXED, NO_GRID, NOT_RUN, OPEN, OTHERWISE, Answer, Entry, states
+from ablations.claims.outcomes import AGAINST, AS_CLAIMED, OPEN, SETTLED, WITHIN, Regime
+from ablations.claims.scoreboard import BELOW, ELSE, NO_GRID, NOT_RUN, PAST, Answer, Entry, states
 from ablations.figures.style import FAINT, INK, PAPER, SMALL, STYLE, blank, keyed, shown, titles
 from ablations.measurements.trunks import WORD as CONTINUED
 
 COLOURS = {
-    REPLICATES: "#009E73",
-    CONTRADICTS: "#D55E00",
-    MIXED: "#E69F00",
-    NOT_COMPARABLE: "#7f7f7f",
-    BY_CONSTRUCTION: "#a8b8a8",
-    CONFOUNDED: "#d4c5f0",
-    OPEN[Reason.POWER]: "#56B4E9",
-    OPEN[Reason.ONE_SEED]: "#a9d8f5",
-    OPEN[Reason.PLATEAU]: "#CC79A7",
-    OPEN[Reason.FLOOR]: "#e6bfd4",
-    OPEN[Reason.SILENT]: "#f3dfea",
-    OPEN[Reason.RATE]: "#b39ddb",
-    OTHERWISE: "#8d7aa8",
+    PAST: "#009E73",
+    BELOW: "#8fd3bd",
+    AGAINST: "#D55E00",
+    ELSE: "#7f7f7f",
+    WITHIN: "#0072B2",
+    OPEN: "#a9d8f5",
     NOT_RUN: "#c9c9c9",
     NO_GRID: "#efefef",
 }
-_DARK = (REPLICATES, CONTRADICTS, NOT_COMPARABLE, OTHERWISE)
+_DARK = (PAST, AGAINST, ELSE, WITHIN)
 _MOST = 24  # rows of a panel of the forest
 _MARGIN = "#efe9d6"
 _SCALED = {"share": (100.0, "points"), "correlation": (1.0, "correlation"), "mean score": (1.0, "mean score")}
@@ -51,7 +35,7 @@ _DIFFERENCES = (">", "<", "~", "interaction")  # relations whose effect is a dif
 
 
 def board(entries: Sequence[Entry], scale: str) -> Figure | None:
-    """One bar per paper: its claims that the scale can test, by outcome; open ones by reason.
+    """One bar per paper: its claims that the scale can test, by outcome and regime.
 
     Returns:
         None without answers.
@@ -83,12 +67,12 @@ def board(entries: Sequence[Entry], scale: str) -> Figure | None:
 
 
 def board_answer(entries: Sequence[Entry], scale: str) -> str:
-    """``Of 90 measured claims 12 replicate and 3 contradict``; empty without any."""
+    """``Of 90 measured claims 12 are as claimed, 4 of them past counting``; empty without any."""
     counts = Counter[str]()
     for _, of_paper in states(entries, scale):
         counts.update(of_paper)
     measured = counts.total() - counts[NOT_RUN] - counts[NO_GRID]
-    found = f"{counts[REPLICATES]} replicate and {counts[CONTRADICTS]} contradict"
+    found = f"{counts[PAST] + counts[BELOW]} are as claimed, {counts[PAST]} of them past counting"
     return f"Of {measured} measured claims {found}" if measured else ""
 
 
@@ -119,9 +103,9 @@ def _count(axes: Axes, start: np.ndarray, width: np.ndarray, ink: str) -> None:
 def forest(entries: Sequence[Entry], scale: str) -> Figure | None:
     """Measured differences with the intervals that decide: a panel per unit, a row per answer, in the claims' words.
 
-    Positive is as claimed. A hollow mark is settled and a part of a claim that as a whole is open. A band is the margin
-    within which a difference counts as equal, a diamond the published difference where it has the same unit. Claims
-    that the set-up leaves open (floor, plateau, one seed) have no row: their differences say nothing.
+    Positive is as claimed. A hollow mark is below counting. A band is the margin within which a difference counts as
+    equal, a diamond the published difference where it has the same unit. An interval that goes on beyond the edge ends
+    in an arrow.
 
     Returns:
         None if no answer has such a difference.
@@ -134,7 +118,6 @@ def forest(entries: Sequence[Entry], scale: str) -> Figure | None:
     if not panels:
         return None
     panels = dict(sorted(panels.items(), key=lambda item: -len(item[1])))
-    parts = {id(answer) for entry, answer in kept if _is_part(entry, answer)}
     heights = [len(rows) + 1.5 for rows in panels.values()]
     with mpl.rc_context(STYLE):
         figure = blank(1.6 + 0.28 * sum(heights) + 0.3 * len(panels))
@@ -144,11 +127,9 @@ def forest(entries: Sequence[Entry], scale: str) -> Figure | None:
         key.axis("off")
         below = grid[1].subgridspec(len(panels), 1, height_ratios=heights)
         for place, (unit, answers) in enumerate(panels.items()):
-            _panel(figure.add_subplot(below[place]), unit, answers, parts)
+            _panel(figure.add_subplot(below[place]), unit, answers)
         found = [answer for answers in panels.values() for answer in answers]
-        key.legend(
-            handles=_marks(found, parts), loc="center left", ncols=5, fontsize=9, borderaxespad=0, handlelength=1.4
-        )
+        key.legend(handles=_marks(found), loc="center left", ncols=5, fontsize=9, borderaxespad=0, handlelength=1.4)
         note = f"scale {scale}: intervals corrected for looks and claims, mostly of proxies"
         note += _absent(entries, found, scale)
         titles(figure, "How large are the differences?", note, _forest_answer(found))
@@ -178,16 +159,10 @@ def _is_shown(entry: Entry, answer: Answer, scale: str) -> bool:
         and bool(answer.quantity)
         and None not in (answer.effect, answer.effect_low, answer.effect_high)
         and answer.outcome != NOT_RUN
-        and answer.reason in ("", Reason.POWER, Reason.RATE)
     )
 
 
-def _is_part(entry: Entry, answer: Answer) -> bool:
-    """Whether the answer is settled and the claim, which has others, is not: it is no claim that replicates."""
-    return answer.outcome != NOT_RESOLVED and entry.outcome(answer.scale) == NOT_RESOLVED
-
-
-def _panel(axes: Axes, unit: str, answers: Sequence[Answer], parts: Container[int]) -> None:
+def _panel(axes: Axes, unit: str, answers: Sequence[Answer]) -> None:
     factor, name = _SCALED.get(unit, (1.0, unit))
     middle, low, high, margin, printed = (
         factor * np.array([np.nan if value is None else value for value in values])
@@ -198,12 +173,15 @@ def _panel(axes: Axes, unit: str, answers: Sequence[Answer], parts: Container[in
     limit = _limit(np.concatenate([middle, margin, printed]), np.concatenate([low, high]))
     axes.axvline(0, color=FAINT, lw=1, zorder=1)
     for y, answer in enumerate(answers):
-        colour = COLOURS.get(answer.outcome, COLOURS[OPEN[Reason.POWER]])
+        colour = COLOURS[_state(answer)]
         if not np.isnan(margin[y]):
             axes.barh(y, 2 * min(margin[y], limit), left=-min(margin[y], limit), height=0.84, color=_MARGIN, zorder=0)
         axes.plot(np.clip([low[y], high[y]], -limit, limit), [y, y], "-", color=colour, lw=2, zorder=2)
+        for end, arrow in ((low[y], "<"), (high[y], ">")):
+            if abs(end) > limit:
+                axes.plot(np.clip(end, -limit, limit), y, arrow, color=colour, ms=6, zorder=3)
         mark = "o" if abs(middle[y]) <= limit else (">" if middle[y] > 0 else "<")
-        face = "white" if id(answer) in parts else colour
+        face = "white" if Regime(answer.regime).is_below else colour
         axes.plot(np.clip(middle[y], -limit, limit), y, mark, color=colour, mfc=face, ms=5, zorder=3)
         if not np.isnan(printed[y]):
             axes.plot(np.clip(printed[y], -limit, limit), y, "D", mfc="none", mec=PAPER, ms=5, zorder=4)
@@ -240,15 +218,25 @@ def _names(answers: Sequence[Answer]) -> list[str]:
     return names
 
 
-def _marks(answers: Sequence[Answer], parts: Container[int]) -> list[Line2D | Patch]:
-    names, other = {NOT_RESOLVED: "open"}, COLOURS[OPEN[Reason.POWER]]
+def _state(answer: Answer) -> str:
+    """The key of an answer's colour: its outcome, and of a settled one whether something else explains it."""
+    regime = Regime(answer.regime)
+    if answer.outcome not in SETTLED:
+        return answer.outcome
+    return (
+        ELSE if not (regime.is_past_counting or regime.is_below) else PAST if answer.outcome == AS_CLAIMED else AGAINST
+    )
+
+
+def _marks(answers: Sequence[Answer]) -> list[Line2D | Patch]:
+    names = {PAST: AS_CLAIMED}
     marks: list[Line2D | Patch] = [
-        Line2D([], [], color=COLOURS.get(outcome, other), marker="o", ms=5, lw=2, label=names.get(outcome, outcome))
-        for outcome in (REPLICATES, CONTRADICTS, *THREATS, NOT_RESOLVED)
-        if any(answer.outcome == outcome for answer in answers)
+        Line2D([], [], color=COLOURS[state], marker="o", ms=5, lw=2, label=names.get(state, state))
+        for state in (PAST, AGAINST, ELSE, WITHIN, OPEN)
+        if any(_state(answer) == state for answer in answers)
     ]
-    if any(id(answer) in parts for answer in answers):
-        marks.append(Line2D([], [], color=INK, marker="o", mfc="white", ls="", ms=5, label="part of an open claim"))
+    if any(Regime(answer.regime).is_below for answer in answers):
+        marks.append(Line2D([], [], color=INK, marker="o", mfc="white", ls="", ms=5, label="below counting"))
     if any(answer.margin for answer in answers):
         marks.append(Patch(color=_MARGIN, label="margin"))
     if any(answer.printed_effect is not None for answer in answers):
@@ -258,6 +246,6 @@ def _marks(answers: Sequence[Answer], parts: Container[int]) -> list[Line2D | Pa
 
 FIGURES: dict[str, Callable[[Sequence[Entry], str], Figure | None]] = {"board": board, "forest": forest}
 ABOUT = {
-    "board": "The claims of each paper that this scale can test, by outcome and reason.",
+    "board": "The claims of each paper that this scale can test, by outcome and regime.",
     "forest": "Measured differences with their adjusted intervals and margins, a panel per unit.",
 }

@@ -33,7 +33,7 @@ from ablations.figures.style import (
     titles,
 )
 from ablations.literature.published_values import Published, chosen, same
-from ablations.measurements import pairs, trunks
+from ablations.measurements import trunks
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.references import BEST, PAIRS, SAME, in_plain_words, reference, references
 from ablations.measurements.selection import as_printed
@@ -403,7 +403,7 @@ def _measured(axes: Axes, measured: Measurements, cells: Sequence[Cell], axis: K
         names = [[name for name, _ in points] for points in lines]
         lines = [_beside(points, i, len(lines)) for i, points in enumerate(lines)]
     runs = [measuring_runs(cell, metric) for cell in cells]
-    if pairs.are_built(runs) or trunks.are_shared(runs):  # verdicts compare these cells seed by seed
+    if trunks.are_shared(runs):  # verdicts compare these cells seed by seed
         _pairs(axes, names if not axis.is_numeric else None, lines, hues)
     for order, place in enumerate(drawn):
         mark = _MARKS[order] if len(drawn) > 1 else _MARKS[0]

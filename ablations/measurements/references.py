@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from ablations.core.metrics import HELDOUT, PER_BYTE, TRANSLATED, TRANSLATORS
+from ablations.measurements.derived import DERIVED
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.probe_metrics import GAIN, OF_LAYERS, OF_RETRIEVAL, probe_of
 from ablations.schema.cell import Cell
@@ -91,9 +92,19 @@ def reference(measured: Measurements, cells: Sequence[Cell], name: str) -> tuple
 
 
 def strongest(measured: Measurements, metric: Metric, cell: Cell) -> tuple[float, str] | None:
-    """The best score of a simple method on the text of a cell, and the method."""
+    """The best score of a simple method on the text of a cell, and the method; of a mean over tasks, that of the best.
+
+    Where methods learned from no more labels than the models, those with more do not count.
+    """
+    if metric.name in DERIVED:
+        mains = [Metric(name=f"{task}.{TASKS[task].main}", better="higher") for task in cell.tuned]
+        best = {main.name: found[0] for main in mains if (found := strongest(measured, main, cell))}
+        mean = DERIVED[metric.name].of(best, cell.tuned)
+        return None if mean is None else (mean, f"{BEST} of each task")
     scores = ((reference(measured, [cell], name), method) for method, name in references(metric.name).items())
     known = [(score[0], method) for score, method in scores if score is not None]
+    fair = {method.removesuffix(SAME) for _, method in known if method.endswith(SAME)}
+    known = [(score, method) for score, method in known if method not in fair]
     if bar := measured.bars(cell).get(metric.name):
         known += [(score, method) for method, score in bar.scores.items()]
     if not known:

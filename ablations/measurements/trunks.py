@@ -7,7 +7,9 @@ question than what is learnt from random weights, and the two are not subtracted
 A run that takes over parts of another model, and whose rest is new, is no continuation: it is compared with runs from
 random weights, as a fine-tuning is. Among those that start from one model comparisons are within it.
 
-Readings of one model in several ways share its chance likewise: they are compared model by model.
+Readings and fine-tunings of one pretraining share its chance likewise: they are compared model by model. Fine-tunings
+of different pretrainings, or of one released encoder, share labels and their order. Their scores are no more alike for
+it, so they are separate draws, as pretrainings of one seed are.
 """
 
 from collections.abc import Iterable, Sequence, Set
@@ -17,6 +19,7 @@ from ablations.schema.run import Run
 from lightning_modules.zero_shot.table import ZERO_SHOT
 
 WORD = "continued pretraining"  # the mark of results of such runs
+OF_TUNED = "Fine-tunings of one pretraining are compared seed by seed, others as separate draws."
 FROM_SCRATCH = "from random weights"
 
 
@@ -70,20 +73,33 @@ def _origin(run: Run, roots: Set[str]) -> str:
 
 
 def are_shared(sides: Sequence[Iterable[Run]]) -> bool:
-    """Whether the runs of all sides, seed by seed, come from one trunk or read the same weights."""
-    by_seed: dict[int, set[str]] = {}
+    """Whether the runs of all sides, seed by seed, come from one trunk or start from the same pretraining.
+
+    A side that is the mean of two runs has two, and shares one of them with a side that is either run.
+    """
+    by_seed: dict[int, list[set[str]]] = {}
     for side in sides:
+        own: dict[int, set[str]] = {}
         for run in side:
-            by_seed.setdefault(run.seed, set()).add(_block(run))
-    return bool(by_seed) and all(len(blocks) == 1 and "" not in blocks for blocks in by_seed.values())
+            own.setdefault(run.seed, set()).add(_block(run))
+        for seed, blocks in own.items():
+            by_seed.setdefault(seed, []).append(blocks)
+    return bool(by_seed) and all(set.intersection(*blocks) - {""} for blocks in by_seed.values())
 
 
 def _block(run: Run) -> str:
-    """The id of the first trunk of a run, or of the model that it reads; empty if it may share neither."""
+    """The id of the first trunk of a run, or of the pretraining that it starts from; empty if it may share neither."""
     if root := _root(run):
         return root
-    task = ZERO_SHOT.get(run.task or "")
-    return run.start.id if task and task.of_weights and run.start is not None else ""
+    task, before = ZERO_SHOT.get(run.task or ""), _pretraining(run)
+    shares = run.kind == "finetune" or (task is not None and task.of_weights)
+    return before.id if shares and before is not None else ""
+
+
+def are_tuned(sides: Sequence[Iterable[Run]]) -> bool:
+    """Whether all runs of all sides are fine-tunings."""
+    runs = [run for side in sides for run in side]
+    return bool(runs) and all(run.kind == "finetune" for run in runs)
 
 
 def ask_different_questions(sides: Sequence[Iterable[Run]]) -> bool:

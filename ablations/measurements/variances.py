@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ablations.core.estimates import Estimate, blocked, linear
 from ablations.core.formatting import cell_text
 from ablations.core.moderation import Variance, moderated
-from ablations.measurements import pairs, trunks
+from ablations.measurements import trunks
 from ablations.measurements.derived import DERIVED
 from ablations.measurements.measurements import BySeed, Measurements
 from ablations.measurements.selection import agrees, as_printed
@@ -74,8 +74,9 @@ def differences(measured: Measurements, rows: Rows) -> Difference:
 
     def difference(a: Cell, b: Cell) -> tuple[Compared, Estimate | None]:
         both = [[runs[row.run] for row in rows(cell).values()] for cell in (a, b)]
-        averages = any(row.metric in DERIVED for row in rows(a).values())  # they name pretrainings
-        within = averages or pairs.are_built(both) or trunks.are_shared(both)
+        if any(row.metric in DERIVED for row in rows(a).values()):  # they name pretrainings
+            both = [list(a.finetunings), list(b.finetunings)]
+        within = trunks.are_shared(both)
         compared = comparable([rows(a), rows(b)], within)
         if not compared.n or named[a.label] == named[b.label] or trunks.ask_different_questions(both):
             return compared, None
@@ -90,7 +91,7 @@ def differences(measured: Measurements, rows: Rows) -> Difference:
 def about(grid: Grid, cells: Sequence[Cell]) -> str:
     """Within which groups variances are pooled, and which cells are compared within seeds, in a few sentences."""
     tuned = any(cell.tuned for cell in cells)
-    return f"{pairs.ABOUT} {_of(grid, cells, 'other runs')}" if tuned else _of(grid, cells, "runs")
+    return f"{trunks.OF_TUNED} {_of(grid, cells, 'runs')}" if tuned else _of(grid, cells, "runs")
 
 
 def _of(grid: Grid, cells: Sequence[Cell], runs: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ablations.claims.alignment import Contrast, Kind
-from ablations.claims.outcomes import Direction, Reason
+from ablations.claims.outcomes import Direction
 from ablations.claims.verdict import Verdict
 from ablations.core.crossing import QUARTER
 from ablations.core.formatting import Entry, Sheet, difference_text, fixed, markdown_text, quantity
@@ -60,7 +60,7 @@ def _at_floor(verdicts: Sequence[Verdict]) -> dict[int, str]:
     return {
         id(one): words[count]
         for verdict in verdicts
-        if verdict.aligned and (count := verdict.floors.count(Reason.FLOOR)) in words
+        if verdict.aligned and (count := sum(map(bool, verdict.floors))) in words
         for one in verdict.aligned.contrasts
         if one.is_pair and len(verdict.floors) == 2
     }

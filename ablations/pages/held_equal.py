@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from ablations.core.formatting import markdown_code, markdown_text, path_text, value_text
 from ablations.literature.published_values import same
-from ablations.measurements import pairs, trunks
+from ablations.measurements import trunks
 from ablations.measurements.variances import about
 from ablations.planning import search_text
 from ablations.planning.cells import stand_in_pairs
@@ -128,7 +128,7 @@ def _seeds(plan: Planned) -> str:
         sets = (
             "* A seed sets the head, the order of the examples and which of them are drawn. Cells have the same seeds"
         )
-        return f"{sets}, and one released encoder. {pairs.ABOUT}"
+        return f"{sets}, and one released encoder. Comparisons take them as separate draws."
     starts = {cell.system.format.row_starts if cell.system.format.kind == "stream" else "" for cell in plan.cells}
     sets = f"* {_SEED_SETS[starts.pop() if len(starts) == 1 else '']} Cells have the same seeds"
     if found := trunks.of_cells(plan.cells):
@@ -140,8 +140,7 @@ def _seeds(plan: Planned) -> str:
             f"*{trunks.WORD}*, another question than pretraining from random weights."
         )
     if any(cell.tuned for cell in plan.cells):
-        apart = "Pretrainings are separate draws, because those of one seed are no more alike than others."
-        return f"{sets}. {pairs.ABOUT} {apart}"
+        return f"{sets}. {trunks.OF_TUNED}"
     if any(cell.system.training.start_parts for cell in plan.cells):
         return f"{sets}. Runs that start from parts of one model are compared seed by seed, others as separate draws."
     return f"{sets}. Comparisons take them as separate draws, because runs of one seed are no more alike than others."

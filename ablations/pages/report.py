@@ -304,17 +304,24 @@ def _cost(plan: Planned, measured: Measurements) -> str:
     records = [record for id in ids if (record := measured.get(id)) is not None]
     if not records:
         return "No run has been made."
-    total = {name: sum(record.cost.get(name, 0.0) for record in records) for name in ("seconds", "tokens", "flops")}
+    total = {name: sum(record.cost.get(name, 0.0) for record in records) for name in ("tokens", "flops")}
     devices = ", ".join(sorted({printable(device_class(record)) for record in records} - {""}))
     where = f" on {markdown_text(devices)}" if devices else ""
     moved = sum(THEN in device_class(record) for record in records)
     where += f" ({moved} resumed on another kind of device)" if moved else ""
     return (
-        f"{len(records)} runs, {duration(total['seconds'])} of computing{where}, {quantity(total['tokens'])} tokens, "
-        f"{quantity(total['flops'])} floating-point operations{_commits(records)}."
+        f"{len(records)} runs, {quantity(total['flops'])} FLOPs, {quantity(total['tokens'])} tokens, "
+        f"{_computing(records)}{where}{_commits(records)}."
         + _trunk_cost(plan, measured)
         + search_report.cost_sentence(measured)
     )
+
+
+def _computing(records: Sequence[Record]) -> str:
+    """``3 h of processor time``; where a record lacks that, the time that passed, which other work made longer."""
+    if all("cpu_seconds" in record.cost for record in records):
+        return f"{duration(sum(record.cost['cpu_seconds'] for record in records))} of processor time"
+    return f"{duration(sum(record.cost.get('seconds', 0.0) for record in records))} of computing on a shared machine"
 
 
 def _trunk_cost(plan: Planned, measured: Measurements) -> str:
@@ -322,9 +329,9 @@ def _trunk_cost(plan: Planned, measured: Measurements) -> str:
     records = [record for run in found if (record := measured.get(run.id)) is not None]
     if not found:
         return ""
-    took = duration(sum(record.cost.get("seconds", 0.0) for record in records))
+    took = quantity(sum(record.cost.get("flops", 0.0) for record in records)) + " FLOPs"
     seeds = ", ".join(dict.fromkeys(str(run.seed) for run in found))
-    return f" On top, charged once: {len(found)} trunks (seeds {seeds}) that all cells continue, {took} of computing."
+    return f" On top, charged once: {len(found)} trunks (seeds {seeds}) that all cells continue, {took}."
 
 
 def _commits(records: Sequence[Record]) -> str:

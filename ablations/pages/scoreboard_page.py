@@ -7,11 +7,10 @@ from typing import Any
 from urllib.parse import quote
 
 from ablations.claims import basis, scoreboard
-from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, THREATS
 from ablations.claims.published_claims import claims as published_claims
-from ablations.claims.published_claims import counted_as, with_parts
-from ablations.claims.scoreboard import MECHANISM, MIXED, NO_GRID, NOT_RUN, Answer
-from ablations.core.formatting import Entry, Pages, Sheet, duration, markdown_code
+from ablations.claims.published_claims import counted_as, papers, with_parts
+from ablations.claims.scoreboard import MECHANISM, NO_GRID, NOT_RUN, STATES, Answer
+from ablations.core.formatting import Entry, Pages, Sheet, duration, markdown_code, quantity
 from ablations.core.store import Snapshot
 from ablations.figures import claims, grid_figures
 from ablations.measurements.trunks import WORD as CONTINUED
@@ -24,14 +23,7 @@ from lightning_modules import files
 
 _ORDER = ("laptop", "laptop-long", "gpu", "paper", "encoder", MECHANISM)
 _SUBJECTS = {MECHANISM: "constructed text", "encoder": "a released one"}  # in the place of models pretrained here
-_COLUMNS = {  # of the summary -> the outcomes that it counts
-    REPLICATES: (REPLICATES,),
-    CONTRADICTS: (CONTRADICTS,),
-    MIXED: (MIXED,),
-    "threat to validity": THREATS,
-    NOT_RESOLVED: (NOT_RESOLVED,),
-}
-_MEASURED = (REPLICATES, CONTRADICTS, MIXED, *THREATS, NOT_RESOLVED)  # outcomes of claims with measurements
+_MEASURED = tuple(state for state in STATES if state not in (NOT_RUN, NO_GRID))
 _APART = (
     "The text is made by rules and has a property or lacks it. These verdicts say what a model can learn of it, not "
     "how much of it real text has, and are counted with no others."
@@ -90,9 +82,10 @@ def sheets(entries: Sequence[scoreboard.Entry]) -> tuple[Sheet, Sheet, dict[str,
     )
     numbers = Sheet(
         ["claim", "paper", "table", "statement", "published", "relation", "testable", "grids", "grid", "scale", "asked",
-         "post hoc", "continued", "metric", "unit", "outcome", "direction", "size", "reason", "threat", "because",
+         "post hoc", "continued", "metric", "unit", "outcome", "regime", "direction", "size", "reason", "because",
          "survives board", "look", "n",
-         "effect", "low", "high", "margin", "aligned", "aligned low", "aligned high", "speed or quality",
+         "effect", "low", "high", "low at 95 %", "high at 95 %", "margin",
+         "aligned", "aligned low", "aligned high", "speed or quality",
          "removed", "removed low", "removed high", "removed as published", *basis.COLUMNS],
         [_row(entry, answer) for entry in entries for answer in entry.answers or (None,)],
     )  # fmt: skip
@@ -110,10 +103,10 @@ def _heading(scale: str) -> str:
 
 
 def _outcome(entry: scoreboard.Entry, scale: str) -> str:
-    """``not resolved: power``: the outcome with its reason, and what else a reader has to know."""
-    words = [entry.outcome(scale), entry.reason(scale)]
-    marks = [*entry.kinds(scale), *[CONTINUED] * entry.continued(scale), *["post hoc"] * entry.post_hoc]
-    return ": ".join(filter(None, words)) + (f" ({', '.join(marks)})" if marks else "")
+    """``as claimed (speed)``: the outcome with its regime, and what else a reader has to know."""
+    marks = [entry.regime(scale), *[CONTINUED] * entry.continued(scale), *["post hoc"] * entry.post_hoc]
+    told = ", ".join(filter(None, marks))
+    return entry.outcome(scale) + (f" ({told})" if told else "")
 
 
 def _row(entry: scoreboard.Entry, answer: Answer | None) -> list[Entry]:
@@ -121,37 +114,37 @@ def _row(entry: scoreboard.Entry, answer: Answer | None) -> list[Entry]:
     known: list[Entry] = [claim.id, claim.paper, claim.table, claim.statement, claim.published, claim.relation]
     known += [claim.testable, " ".join(entry.grids)]
     if answer is None:
-        return [*known, *[None] * 7, NOT_RUN if entry.grids else NO_GRID, *[None] * (20 + len(basis.COLUMNS))]
+        return [*known, *[None] * 7, NOT_RUN if entry.grids else NO_GRID, *[None] * (22 + len(basis.COLUMNS))]
     known += [answer.grid, answer.scale, answer.asked, answer.post_hoc, answer.continued, answer.metric, answer.unit]
-    known += [answer.outcome, answer.direction, answer.size, answer.reason, answer.threat, answer.because]
+    known += [answer.outcome, answer.regime, answer.direction, answer.size, answer.reason, answer.because]
     known += [answer.survives, answer.look, answer.n, answer.effect]
-    known += [answer.effect_low, answer.effect_high, answer.margin]
+    known += [answer.effect_low, answer.effect_high, answer.plain_low, answer.plain_high, answer.margin]
     known += [answer.aligned, answer.aligned_low, answer.aligned_high, answer.kind]
     known += [answer.removed, answer.low, answer.high, answer.published]
     return [*known, *(answer.basis.get(name) for name in basis.COLUMNS)]
 
 
 def summary(entries: Sequence[scoreboard.Entry], scale: str) -> Sheet:
-    """A row per measured paper: how many claims it makes, how many the scale can test, and their outcomes.
+    """A row per measured paper: how many claims it makes, how many the scale can test, and what they came to.
 
-    The last rows are of all other papers, and of all. A column *mixed* is there if a claim is.
+    The last rows are of all other papers, and of all.
     """
     where = "on constructed text" if scale == MECHANISM else "at this scale"
     measured: list[list[int | str]] = []
     others: list[list[int | str]] = []
-    for paper, counts in scoreboard.tally(entries, scale):
-        testable = sum(entry.is_testable(scale) for entry in entries if entry.claim.paper == paper)
-        some = sum(counts[name] for name in _MEASURED)
-        outcomes = [sum(counts[name] for name in names) for names in _COLUMNS.values()]
-        (measured if some else others).append([paper, sum(counts.values()), testable, some, *outcomes])
+    for paper in papers():
+        claims_ = [entry for entry in entries if entry.claim.paper == paper]
+        found = [entry.state(scale) for entry in claims_]
+        testable = sum(entry.is_testable(scale) for entry in claims_)
+        counts = [found.count(state) for state in _MEASURED]
+        (measured if any(counts) else others).append([paper, len(claims_), testable, sum(counts), *counts])
+    measured.sort(key=lambda row: -int(row[1]))
     rows = measured
     if others:
         rows = [*rows, [f"{len(others)} other paper{'s' * (len(others) > 1)}", *_summed(others)]]
     rows = [*rows, ["all", *_summed(rows)]] if rows else []
-    headings = ["paper", "claims", f"testable {where}", "measured", *_COLUMNS]
-    kept = [n for n, name in enumerate(headings) if name != MIXED or (rows and rows[-1][n])]
-    shown = [[row[n] if row[n] or row[0] == "all" else "" for n in kept] for row in rows]
-    return Sheet([headings[n] for n in kept], shown)
+    shown = [[value if value or row[0] == "all" else "" for value in row] for row in rows]
+    return Sheet(["paper", "claims", f"testable {where}", "measured", *_MEASURED], shown)
 
 
 def _summed(rows: Sequence[Sequence[int | str]]) -> list[int | str]:
@@ -159,35 +152,27 @@ def _summed(rows: Sequence[Sequence[int | str]]) -> list[int | str]:
 
 
 def opening(entries: Sequence[scoreboard.Entry], scale: str) -> str:
-    """How many claims are measured at a scale and how these ended, in three sentences."""
-    ends = [entry.outcome(scale) for entry in entries]
+    """How many claims are measured at a scale and how these ended, as a sentence."""
+    ends = [entry.state(scale) for entry in entries]
     measured = sum(end in _MEASURED for end in ends)
-    threats = ", ".join(f"{ends.count(name)} {name}" for name in THREATS if name in ends)
-    parts = [f"{ends.count(REPLICATES)} replicate", f"{ends.count(CONTRADICTS)} contradict"]
-    parts += [f"{ends.count(MIXED)} are mixed"] * (MIXED in ends) + [f"{ends.count(NOT_RESOLVED)} are not resolved"]
-    threatened = f"{sum(ends.count(name) for name in THREATS)} have a threat to their validity"
-    parts += [threatened + (f" ({threats})" if threats else "")]
-    direction, size = (sum(entry.is_settled(scale, what) for entry in entries) for what in ("direction", "size"))
-    return (
-        f"Of {len(entries)} published claims, {measured} are measured at scale {markdown_code(scale)}. Of these, "
-        f"{', '.join(parts[:-1])}, and {parts[-1]}. Their intervals settle the direction of {direction} claims and "
-        f"the size of {size}."
-    )
+    told = "; ".join(f"{ends.count(state)} {state}" for state in _MEASURED)
+    return f"Of {len(entries)} published claims, {measured} are measured at scale {markdown_code(scale)}: {told}."
 
 
 def _notes() -> list[str]:
     return [
-        "Replicates: every answer to the claim replicates, and some grid has given all its answers. Contradicts: an "
-        "answer contradicts and none replicates. Mixed: some replicate and some contradict. A colon is followed by "
-        "the reason why a claim is open. Each answer rests on intervals adjusted for all claims and looks of its grid "
-        "at that scale. A column of the CSV says whether it survives a correction over all grids. Often it rests on a "
-        "proxy, which its page names. The number of resolved claims depends on the choice of claims and is no aim.",
-        "Three outcomes say that the numbers are settled and the claim is not. Not comparable: the grid measures "
-        "another quantity than the claim, or follows another protocol. By construction: the result follows from the "
-        "formula. Confounded: something else that differs between the sides may explain all of it. The page says why.",
-        "In brackets, for settled differences of held-out loss, is their kind. The crossing is the tokens at which a "
-        "run passes the bigram baseline. Quality: a difference remains at equal multiples of the crossing. Speed: none "
-        "does, and a constant offset would have left one. Open: neither is shown. The pages have the numbers.",
+        "A verdict says what runs show at equal tokens. As claimed: every answer to the claim is, and some grid has "
+        "given all its answers. Against: an answer is, and none is as claimed. Within the margin: no answer shows a "
+        "difference, and each excludes one beyond its margin. Open: all else. Intervals are adjusted for the tests "
+        "and looks of a grid. The CSV has those at 95 % too, and whether an answer survives a correction over all "
+        "grids. Often an answer rests on a proxy, which its page names. The number of settled claims depends on the "
+        "choice of claims and is no aim.",
+        "The regime in brackets says what kind of result it is. Below counting: no side is better than the best method "
+        "without a network on the page; of masked words that is a product of counts of the two neighbours. Speed: no "
+        "difference at equal multiples of the tokens at which a run passes the bigram baseline, where a constant "
+        "offset would have left one. Quality: a difference there too. Other subject: another quantity, protocol or "
+        "model than the claim's. By construction: it follows from the formula. Confounded: something else may explain "
+        "all of it. The page says why.",
         f"Of the {len(with_parts())} statements that are kept, {len(with_parts()) - len(published_claims())} are parts "
         "of wider ones, one task or one reading of it, and count with those.",
     ]
@@ -231,8 +216,7 @@ def _survival(entries: Sequence[scoreboard.Entry], scale: str) -> str:
     return (
         f"A claim may have several tests. Of {found.settled} tests settled without a threat, {found.left} survive "
         f"Holm's correction over all {found.planned} judged tests of published claims at this scale{later}. Of "
-        f"{found.claims} claims that replicate or contradict, {found.whole} survive with all their tests "
-        "(`ablations claims --survives`).\n"
+        f"{found.claims} settled claims, {found.whole} survive with all their tests (`ablations claims --survives`).\n"
     )
 
 
@@ -241,7 +225,11 @@ def _cost(entries: Sequence[scoreboard.Entry], scale: str, snapshot: Snapshot) -
     ids = {id for entry in entries for answer in entry.answers if answer.scale == scale for id in answer.runs}
     records = [record for id in sorted(ids) if (record := snapshot.get(id)) is not None]
     seconds = sum(record.cost.get("seconds", 0.0) for record in records)
-    return f"{len(records)} runs behind these verdicts: {duration(seconds)} of training, without trunks and searches.\n"
+    flops = sum(record.cost.get("flops", 0.0) for record in records)
+    return (
+        f"{len(records)} runs behind these verdicts: {quantity(flops)} FLOPs in {duration(seconds)} of training on a "
+        "shared machine, without trunks and searches.\n"
+    )
 
 
 def _whole_cost(snapshot: Snapshot) -> str:

@@ -350,32 +350,32 @@ def claims(verdicts: Sequence[Verdict]) -> Sheets:
     """The verdicts of a grid: the table to read, the table of every number, and the run ids behind them."""
     of_curves = [str(v.aligned.kind) for v in verdicts if v.aligned]
     reading = Sheet(
-        ("claim", "source", "published", "verdict", "direction", "size", "measured in", "a better than b by",
+        ("claim", "source", "published", "verdict", "regime", "direction", "size", "measured in", "a better than b by",
          "adjusted interval", *(of_curves and ["speed or quality"]), "look", "n", "why open", "detectable", "computing",
          "remarks"),
         [
             (v.claim.statement, v.claim.origin + (f" ({', '.join(v.marks)})" if v.marks else ""), v.published,
-             v.outcome, direction_text(v), size_text(v), f"{v.metric} ({v.unit})" if v.unit else v.metric, amount(v),
-             range_text(v.adjusted), *(of_curves and [str(v.aligned.kind) if v.aligned else ""]),
+             v.outcome, v.regime, direction_text(v), size_text(v), f"{v.metric} ({v.unit})" if v.unit else v.metric, 
+             amount(v), range_text(v.adjusted), *(of_curves and [str(v.aligned.kind) if v.aligned else ""]),
              f"{v.look} of {len(v.looks)}" if len(v.looks) > 1 and v.n else "", v.n,
              str(v.reason), "" if v.detectable is None else f"{v.detectable:.2g}", _computing(v),
              "; ".join(filter(None, (v.remarks, v.proxy))))
             for v in verdicts
         ],
-        left=7,
+        left=8,
         notes=_claim_notes(verdicts),
     )  # fmt: skip
     everything = Sheet(
         ("claim", "statement", "source", "post hoc", "continued", "a", "b", "relation", "claimed size", "margin",
-         "margin from", "metric", "unit", "verdict", "direction", "size", "reason", "threat", "effect", "low", "high",
+         "margin from", "metric", "unit", "verdict", "regime", "direction", "size", "reason", "effect", "low", "high",
          "adjusted low", "adjusted high", "adjusted level", "look", "looks", "n", "error over runs",
          "error over examples", "p", "adjusted p", "detectable", "family", "aligned", "aligned low", "aligned high",
          "speed or quality", "published", "remarks", "proxy", "ratio", "runs",
          "flops", "seconds", "trunks", "trunk flops", "trunk seconds", *_ADDED),
         [
             (v.claim.id, v.claim.statement, v.claim.origin, v.claim.post_hoc, v.continued, v.a, v.b, v.claim.relation,
-             v.claim.size, v.margin, margins.source(v.claim), v.claim.metric, v.unit, v.outcome, str(v.direction),
-             str(v.size), str(v.reason), v.claim.threat and v.claim.threat.kind, v.effect, v.raw.low, v.raw.high,
+             v.claim.size, v.margin, margins.source(v.claim), v.claim.metric, v.unit, v.outcome, str(v.regime),
+             str(v.direction), str(v.size), str(v.reason), v.effect, v.raw.low, v.raw.high,
              v.adjusted.low, v.adjusted.high, v.adjusted.level, v.look, " ".join(map(str, v.looks)), v.n, v.seed_error,
              v.example_error, v.p, v.adjusted_p, v.detectable, v.family, *_aligned(v), v.published, v.remarks, v.proxy,
              v.claim.ratio, v.computing.runs, v.computing.flops, v.computing.seconds, v.trunks.runs, v.trunks.flops,

@@ -3,19 +3,19 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from ablations.claims.outcomes import NOT_RESOLVED, Direction, Reason
+from ablations.claims.outcomes import OPEN, SETTLED, Direction, Reason
 from ablations.claims.verdict import Verdict
+from ablations.claims.verdict_text import excluded
 from ablations.core.formatting import Sheet, capital, fixed, markdown, markdown_text, places, range_text
 from ablations.core.statistics import POWER
 
 T = TypeVar("T")
 
 ABOUT = (
-    "Effect: by how much side a is better than side b, as the claim names them, with the interval that decides. It is "
-    "widened for the number of claims and looks (Holm) and counts the noise of held-out examples where their scores "
-    "are kept. The intervals under Results, and of differences between cells in the answer, do neither. n: runs of "
-    "the side that has fewest. Regime: quality or speed, as the table of contrasts has it. Floor or plateau where "
-    "neither side is better than counting or a constant."
+    "Effect: by how much side a is better than side b, as the claim names them, with its interval at 95 % and the "
+    "adjusted one, which decides. That is widened for the tests with runs and for looks (Holm). Both count the noise "
+    "of held-out examples where their scores are kept. The intervals under Results do neither. n: runs of the side "
+    "that has fewest. Verdict: what the runs show at equal tokens. Regime: what kind of result that is."
 )
 _ADVICE = {  # why a claim is open -> what a reader may do
     Reason.UNTESTABLE: "another scale may have the cells",
@@ -27,21 +27,8 @@ _ADVICE = {  # why a claim is open -> what a reader may do
     Reason.SILENT: "fine-tune for more epochs or at a higher rate, and on more examples",
     Reason.ONE_SEED: "train a second seed: `--seeds 2`",
     Reason.NO_NOISE: "equal values in all seeds leave no noise to compare with. Measure something finer",
-    Reason.RATE: "search the rate of each cell, or compare at another length",
-    Reason.PLATEAU: "train longer, or at a larger scale",
-    Reason.FLOOR: "train longer, or at a larger scale",
     Reason.POWER: "more seeds may settle it. Where the grid has a second look, `ablations run` with `--look 2`",
 }
-
-
-def regime(verdict: Verdict) -> str:
-    """``floor``, ``quality``, ``speed``: what kind of difference the effect is; else whether there are no curves."""
-    if verdict.reason in (Reason.FLOOR, Reason.PLATEAU):
-        return str(verdict.reason)
-    if verdict.aligned is None:
-        return "other subject" if verdict.released else "no curves"
-    at_floor = "one side at the floor" if Reason.FLOOR in verdict.floors else ""
-    return str(verdict.aligned.kind) + f" ({at_floor})" * bool(at_floor)
 
 
 def part(verdicts: Sequence[Verdict]) -> list[str]:
@@ -49,13 +36,24 @@ def part(verdicts: Sequence[Verdict]) -> list[str]:
     rows = [
         (f"{number}: {verdict.claim.statement}", verdict.published or "no numbers",
          f"{verdict.a} against {verdict.b} in {verdict.metric}", _effect(verdict),
-         range_text(verdict.adjusted) if verdict.adjusted.low is not None else "none", verdict.n, regime(verdict),
-         verdict.standing + (f": {verdict.reason}" if verdict.reason else ""))
-        for number, verdict in enumerate(verdicts, start=1)
+         *(range_text(one) if one.low is not None else "none" for one in (verdict.raw, verdict.adjusted)), verdict.n,
+         _verdict(verdict), verdict.regime)
+        for number, verdict in enumerate(verdicts, start=1) if verdict.n
     ]  # fmt: skip
-    sheet = Sheet(("claim", "published", "compared", "effect", "interval", "n", "regime", "verdict"), rows, left=3)
-    lists = [_todo(verdicts), _known(verdicts)]
-    return [markdown(sheet).rstrip("\n"), *("\n".join(found) for found in lists if found), ABOUT]
+    headings = ("claim", "published", "compared", "effect", "95 % interval", "adjusted", "n", "verdict", "regime")
+    table = markdown(Sheet(headings, rows, left=3)).rstrip("\n") if rows else ""
+    unrun = [
+        f"* {number}: {markdown_text(one.claim.statement)}" for number, one in enumerate(verdicts, start=1) if not one.n
+    ]
+    lists = [["Without runs to compare:", "", *unrun] if unrun else [], _todo(verdicts), _known(verdicts)]
+    return [*filter(None, [table]), *("\n".join(found) for found in lists if found), ABOUT]
+
+
+def _verdict(verdict: Verdict) -> str:
+    """``open: power; excludes more than 0.02 nats``: the outcome, why it is open, and what the interval leaves."""
+    word = verdict.standing + (f": {verdict.reason}" if verdict.reason else "")
+    left = "" if verdict.outcome in SETTLED or not verdict.is_measured else excluded(verdict)
+    return "; ".join(filter(None, (word, left)))
 
 
 def _effect(verdict: Verdict) -> str:
@@ -103,7 +101,7 @@ def _margin(verdict: Verdict) -> tuple[str, ...]:
 
 def _detectable(verdict: Verdict) -> tuple[str, ...]:
     """The smallest effect that an open claim's test would show."""
-    if verdict.outcome != NOT_RESOLVED or not verdict.detectable or not verdict.is_measured:
+    if verdict.outcome != OPEN or not verdict.detectable or not verdict.is_measured:
         return ()
     smallest = fixed(verdict.detectable, places(verdict.detectable, verdict.detectable))
     return (smallest if verdict.claim.relation == "ratio" else f"{smallest} {verdict.unit}".strip(),)
@@ -111,7 +109,7 @@ def _detectable(verdict: Verdict) -> tuple[str, ...]:
 
 def _alternative(verdict: Verdict) -> tuple[str, ...]:
     """What else could explain a settled result, be it a direction or an equality."""
-    is_open = verdict.direction is Direction.OPEN and verdict.outcome == NOT_RESOLVED
+    is_open = verdict.direction is Direction.OPEN and verdict.outcome == OPEN
     return () if is_open or not verdict.claim.alternative else (verdict.claim.alternative,)
 
 

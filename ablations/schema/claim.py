@@ -16,14 +16,14 @@ class Control(Settings):
     above: str = knob("", "A simple method of that metric that it must be above, in place of the best constant answer.")
 
 
-ThreatKind = Literal["not comparable", "by construction", "confounded"]
+ThreatKind = Literal["other subject", "by construction", "confounded"]  # of `outcomes.Regime`
 
 
 class Threat(Settings):
     """A threat to the validity of a claim's test: why its result, whatever the numbers, says nothing of the claim."""
 
     kind: ThreatKind = required(
-        "With 'not comparable' another quantity or protocol is measured than the claim's. With 'by construction' the "
+        "With 'other subject' another quantity or protocol is measured than the claim's. With 'by construction' the "
         "result follows from the formula. With 'confounded' something else that differs between the sides may explain "
         "all of it."
     )
@@ -70,14 +70,14 @@ class Claim(Settings):
     )
     ratio: float | None = knob(None, "a is at least so many times as good as b.", gt=0)
     positive_control: Control | None = knob(
-        None, "A cell that shows that the question can be learned here. At the floor, the claim is open."
+        None, "A cell that shows that the question can be learned here. At the floor, the regime is 'below counting'."
     )
     proxy: str = knob("", "How our measurement differs from the paper's.")
     alternative: str = knob(
         "", "The simplest other explanation of the result, and what speaks for or against it. Shown once it is settled."
     )
     threat: Threat | None = knob(
-        None, "Where the result says nothing of the claim: its kind is the outcome once direction or size are settled."
+        None, "Where the result says nothing of the claim: its kind is the regime beside the verdict."
     )
     post_hoc: bool = knob(False, "Whether it was stated after runs of its grid had been seen.")
 

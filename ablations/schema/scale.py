@@ -5,13 +5,12 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from ablations.schema.claim import ThreatKind
 from lightning_modules.config import Settings, knob, required
 
 PLACE = re.compile(r"\{([^{}]*)\}")  # where a number of the records is in a sentence
 
 
-Outcome = Literal["replicates", "contradicts", "holds", "fails", "not resolved"] | ThreatKind
+Outcome = Literal["as claimed", "against", "within the margin", "open"]
 
 
 class Conclusion(Settings):

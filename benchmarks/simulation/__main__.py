@@ -377,10 +377,10 @@ def _of_same(rows: "Sequence[Row]") -> str:
 
 
 def _same_table(rows: "Sequence[Row]") -> str:
-    from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES
+    from ablations.claims.outcomes import AGAINST, AS_CLAIMED, OPEN, WITHIN
     from ablations.core.formatting import Sheet, markdown
 
-    outcomes = (REPLICATES, NOT_RESOLVED, CONTRADICTS)
+    outcomes = (AS_CLAIMED, WITHIN, OPEN, AGAINST)
     lines = [
         [row["scenario"], row["grids"], row["wrong grids"], *(_percent(row[name]) for name in outcomes)] for row in rows
     ]

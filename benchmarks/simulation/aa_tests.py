@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ablations.claims import judging
+from ablations.claims.outcomes import AGAINST, AS_CLAIMED, OPEN, WITHIN
 from ablations.core.power import detectable
 from ablations.measurements.measurements import Measurements
 from ablations.schema.cell import Cell
@@ -49,8 +50,8 @@ class Scenario:
     def mistakes(self) -> tuple[str, ...]:
         """The wrong verdicts; with an effect, "is better" is right."""
         if self.margin is not None or self.effect:
-            return (judging.CONTRADICTS,)
-        return judging.REPLICATES, judging.CONTRADICTS
+            return (AGAINST,)
+        return AS_CLAIMED, AGAINST
 
 
 SCENARIOS = (
@@ -85,10 +86,7 @@ def _row(scenario: Scenario, grids: int, place: int) -> Row:
         "wrong grids": wrong,
         "share wrong": wrong / grids,
         "standard error": (wrong / grids * (1 - wrong / grids) / grids) ** 0.5,
-        **{
-            outcome: count[outcome] / total
-            for outcome in (judging.REPLICATES, judging.NOT_RESOLVED, judging.CONTRADICTS)
-        },
+        **{outcome: count[outcome] / total for outcome in (AS_CLAIMED, WITHIN, OPEN, AGAINST)},
     }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES
+from ablations.claims.outcomes import AGAINST, AS_CLAIMED, OPEN, WITHIN
 from ablations.core.statistics import LEVEL
 from ablations.figures.style import FAINT, INK, OKABE_ITO, STYLE, blank, draw_level, keyed, titles
 from benchmarks.simulation.simulation import BIMODAL, FAMILIES, LOOKS, METHODS, Row
@@ -205,7 +205,7 @@ def power(rows: Sequence[Row]) -> Figure:
 
 def same_twice(rows: Sequence[Row]) -> Figure:
     """The shares of the verdicts: one bar per scenario."""
-    hues = {REPLICATES: OKABE_ITO[0], NOT_RESOLVED: "#dddddd", CONTRADICTS: OKABE_ITO[1]}
+    hues = {AS_CLAIMED: OKABE_ITO[0], WITHIN: "#eeeeee", OPEN: "#dddddd", AGAINST: OKABE_ITO[1]}
     with mpl.rc_context(STYLE):
         figure = blank(1.5 + 0.6 * len(rows))
         axes = figure.subplots()
@@ -215,7 +215,7 @@ def same_twice(rows: Sequence[Row]) -> Figure:
             axes.barh(range(len(rows)), shares, left=start, height=0.52, color=colour, label=outcome)
             for place, (left, share) in enumerate(zip(start, shares, strict=True)):
                 if share >= 4:
-                    ink = INK if outcome == NOT_RESOLVED else "white"
+                    ink = INK if outcome in (WITHIN, OPEN) else "white"
                     axes.text(left + share / 2, place, f"{share:.1f}", ha="center", va="center", color=ink, fontsize=9)
             start += shares
         for place, row in enumerate(rows):

@@ -6,7 +6,7 @@
   const MOST_CHOICES = 30; // distinct values up to which a column gets a list to choose from
   const SENTENCE = 32; // mean characters of a cell from which a column holds sentences
   const OUTCOMES = new Set(["outcome", "verdict"]); // headings of columns that have a colour
-  const SETTLED = ["replicates", "holds", "contradicts", "fails"]; // other outcomes say nothing of the claim
+  const SETTLED = ["as claimed", "against"]; // other outcomes say nothing of the claim
   const UNITS = {
     "%": 1, ms: 1e-3, s: 1, min: 60, h: 3600, d: 86400,
     k: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15, E: 1e18,
@@ -49,7 +49,7 @@
       if (name !== "effect" && !OUTCOMES.has(name)) return;
       for (const row of table.tBodies[0].rows) {
         const kind = SETTLED.find((word) => text(row, column).startsWith(word));
-        const own = name === "effect" ? ["effect"] : ["outcome", ...(kind ? [`outcome-${kind}`] : [])];
+        const own = name === "effect" ? ["effect"] : ["outcome", ...(kind ? [`outcome-${kind.replace(" ", "-")}`] : [])];
         row.cells[column]?.classList.add(...own);
       }
     });

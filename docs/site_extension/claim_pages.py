@@ -34,7 +34,8 @@ def _line(row: Mapping[str, str], docnames: Mapping[tuple[str, str], str]) -> st
     names = [row["grid"]] if row["grid"] else row["grids"].split()
     links = ", ".join(_link(name, row["scale"], docnames) for name in names)
     plain = {name: markdown_text(text.removeprefix("'")) for name, text in row.items()}
-    outcome = plain["outcome"] + (f" ({plain['reason']})" if row["reason"] and row["outcome"] == "not resolved" else "")
+    why = plain["regime"] or plain["reason"]
+    outcome = plain["outcome"] + (f" ({why})" if why and row["outcome"] != "not run" else "")
     entries = [plain["statement"], outcome, markdown_text(_effect(row)), plain["n"], plain["published"], plain["paper"]]
     entries += [plain["table"], links, plain["scale"], plain["testable"], markdown_code(row["claim"])]
     return "| " + " | ".join(entries) + " |"

@@ -456,7 +456,7 @@ def finetune(
         lightning.validate(module, run.data, verbose=False)
     scored = module.scored
     assert scored is not None, "the last step is evaluated"
-    cost = _cost(run, batches, module, recorder.elapsed())
+    cost = _cost(run, batches, module, recorder)
     points = len(recorder.curve["step"])  # a task may get or lose a metric while its run waits to be resumed
     whole = {name: values for name, values in recorder.curve.items() if len(values) == points}
     curve = {_named(name, run.task): values for name, values in whole.items()}
@@ -574,10 +574,11 @@ def _keep_predictions(scored: Scored, folder: Path) -> None:
         write_atomically(folder / PREDICTIONS, lambda file: file.write(text.encode()))
 
 
-def _cost(run: FinetuningRun, batches: Batches, module: Finetune, seconds: float) -> dict[str, float]:
-    tokens = float(batches.shapes[:, 2].sum())
+def _cost(run: FinetuningRun, batches: Batches, module: Finetune, recorder: Recorder) -> dict[str, float]:
+    tokens, seconds = float(batches.shapes[:, 2].sum()), recorder.elapsed()
     cost = {
         "seconds": seconds,
+        "cpu_seconds": recorder.processed(),
         "tokens": tokens,
         "flops": _flops(run, batches),
         "tokens_per_second": tokens / seconds,

@@ -121,7 +121,9 @@ class Recorder(pl.Callback):
         self.tick = max(1, min(50, course.steps // 64))
         self.seconds = 0.0  # of training, over all resumptions
         self.devices: list[str] = []  # kinds, in order
+        self.cpu_seconds = 0.0  # of this process, all threads, over all resumptions
         self._since = self._saved = time.monotonic()
+        self._cpu_since = time.process_time()
         self._window: dict[str, list[float]] = {}
         self._first_step = self._step = 0
         self._on_sigterm: Any = None
@@ -129,16 +131,21 @@ class Recorder(pl.Callback):
     def state_dict(self) -> dict[str, Any]:
         """The state that a resumed training needs."""
         state = {"curve": self.curve, "seconds": self.elapsed(), "window": self._window}
-        return state | {"devices": self.devices}
+        return state | {"devices": self.devices, "cpu_seconds": self.processed()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restores what `state_dict` saved."""
         self.curve, self.seconds, self._window = (state_dict[key] for key in ("curve", "seconds", "window"))
         self.devices = list(state_dict.get("devices", []))  # earlier checkpoints say none
+        self.cpu_seconds = state_dict.get("cpu_seconds", 0.0)
 
     def elapsed(self) -> float:
         """Seconds of training so far."""
         return self.seconds + time.monotonic() - self._since
+
+    def processed(self) -> float:
+        """Processor seconds of training so far, which other work on the machine does not lengthen."""
+        return self.cpu_seconds + time.process_time() - self._cpu_since
 
     def setup(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
         """Remembers the handler of SIGTERM."""
@@ -155,7 +162,8 @@ class Recorder(pl.Callback):
         device = module.device
         kind = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
         self.devices += [kind] * (self.devices[-1:] != [kind])
-        self._since = self._saved = time.monotonic()
+        self._since, self._cpu_since = time.monotonic(), time.process_time()
+        self._saved = self._since
         self._first_step = self._step = trainer.global_step
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:

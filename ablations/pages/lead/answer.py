@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ablations.claims import judging
 from ablations.claims.floors import listed
-from ablations.claims.outcomes import CONTRADICTS, FAILS, HOLDS, REPLICATES
+from ablations.claims.outcomes import AGAINST, AS_CLAIMED
 from ablations.claims.verdict import Verdict
 from ablations.claims.verdict_text import finding
 from ablations.core.formatting import (
@@ -29,7 +29,7 @@ from lightning_modules.system import System
 
 Means = Sequence[tuple[Cell, Interval]]
 
-_WORDS = {REPLICATES: "Yes", HOLDS: "Yes", CONTRADICTS: "No", FAILS: "No"}
+_WORDS = {AS_CLAIMED: "Yes", AGAINST: "No"}
 _MOST = 3  # decided claims in the answer; all are under Verdicts
 _NEARLY = 0.99  # of all tokens: less padding is not named
 _MOST_MEANS = 8  # cells whose means are given, of more the best and the worst
@@ -131,7 +131,7 @@ def _pieces(systems: Sequence[System]) -> str:
 
 def _decided(verdict: Verdict) -> str:
     """A claim that is decided, and what was found, in a sentence of Markdown."""
-    word = _WORDS[verdict.outcome]
+    word = _WORDS[verdict.outcome] + f" ({verdict.regime})"
     return f"**{word}.** *{markdown_text(verdict.claim.statement)}* {capital(markdown_text(finding(verdict)))}."
 
 

@@ -1,14 +1,12 @@
-"""Checks of the sentences of a grid's answers: what they name exists, and the verdicts are ones it can have."""
+"""Checks of the sentences of a grid's answers: what they name exists."""
 
 from collections.abc import Mapping
 
-from ablations.claims.outcomes import AGAINST, AS_CLAIMED, CONTRADICTS, FAILS, HOLDS, NOT_RESOLVED, REPLICATES, outcome
 from ablations.core.metrics import HELDOUT
 from ablations.core.strict_yaml import Document, Path_
 from ablations.measurements.measurements import STREAM
 from ablations.measurements.references import COUNTED, FLOOR, references
 from ablations.planning.cells import label, layout
-from ablations.schema.claim import Claim
 from ablations.schema.grid import Grid
 from ablations.schema.scale import PLACE, parted
 from lightning_modules.config import did_you_mean
@@ -27,24 +25,9 @@ def check(grid: Grid, document: Document) -> None:
         _check_places(own.caveat, {}, ("scales", scale, "caveat"), metrics, cells, document)
         for n, one in enumerate(own.conclusion):
             where: Path_ = ("scales", scale, "conclusion", n)
-            for name, word in one.given.items():
-                if name not in claims:
-                    document.slip((*where, "given", name), "is not a claim of this grid at this scale.", list(claims))
-                elif problem := _never(claims[name], word):
-                    document.complain((*where, "given", name), problem)
+            for name in one.given.keys() - claims.keys():
+                document.slip((*where, "given", name), "is not a claim of this grid at this scale.", list(claims))
             _check_places(one.say, one.given, (*where, "say"), metrics, cells, document)
-
-
-def _never(claim: Claim, word: str) -> str:
-    """Why a claim can never have a verdict, and which it can have; empty if it can."""
-    possible = [outcome(claim, decided) for decided in (AS_CLAIMED, AGAINST, NOT_RESOLVED)]
-    if word in possible:
-        return ""
-    kind = "has a threat" if claim.threat else "is a published claim" if claim.claim else "is a hypothesis of the grid"
-    meant = possible[1] if word in (CONTRADICTS, FAILS) else possible[0]
-    allowed = ", ".join(dict.fromkeys(possible))
-    has_no = "" if word in (REPLICATES, CONTRADICTS, HOLDS, FAILS) else " and no such threat"
-    return f"{kind}{has_no}, so it is never '{word}'. Allowed: {allowed}. Did you mean '{meant}'?"
 
 
 def _check_places(

@@ -8,7 +8,8 @@ all other words of the text.
 ===============  ======================================================================  =============================
 switch           the dependency                                                          without it
 ===============  ======================================================================  =============================
-``order``        the first word of a sentence is fixed by the last of the one before it  it is any of its kind
+``order=p``      the first word of p % of sentences is fixed by the last of the one      it is any of its kind
+                 before it; ``order`` alone is 100
 ``agreement=d``  a verb has the class of its subject, ``d`` words before it              it is of any class
 ``joint``        two neighbours determine each other, as New York and Los Angeles        the second is any of its kind
 ``copies=d``     a word behind the mark *again* is the one ``d`` words before it;        it is any of its kind
@@ -84,12 +85,14 @@ class Language:
 
     Attributes:
         switches: Switch -> whether its dependency is there; those that are not named have no words.
+        order: Per cent of sentences whose first word is fixed.
         agreement: Words from a subject to its verb.
         copies: Words from a copy back to what it repeats; 0 where nothing is repeated.
         documents: Documents for training; a sixteenth as many, at least two, are held out.
     """
 
     switches: dict[str, bool]
+    order: int = 100
     agreement: int = 0
     copies: int = 0
     length: int = 8
@@ -114,7 +117,7 @@ class Language:
                 raise _wrong(name, f"there is no switch '{key}'.{near} {_allowed()}")
             if switch in switches or key in numbers:
                 raise _wrong(name, f"'{switch}' is named twice. A switch is on, off ('no-{switch}') or not named.")
-            if key in (*_SIZES, *_DISTANCES, "no-agreement"):
+            if key in (*_SIZES, *_DISTANCES, "no-agreement") or (key == "order" and equals):
                 numbers[switch] = _number(name, switch, equals and value)
             elif equals:
                 raise _wrong(name, f"'{key}' takes no value. Leave '={value}' out.")
@@ -183,7 +186,15 @@ class Language:
             before = 1 if self.kinds[place - 1] == kind else self.length - 1
             return replace(alone, source=before, known=math.log(count / _TOPICS))
         sources = {"given": "new", "verb": "subject", "right": "left"}
-        return replace(alone, source=(place - self.kinds.index(sources[kind])) % self.length)
+        known = self._broken if kind == "given" else 0.0
+        return replace(alone, source=(place - self.kinds.index(sources[kind])) % self.length, known=known)
+
+    @property
+    def _broken(self) -> float:
+        """Nats of a first word, if the last of the sentence before is known."""
+        other = (1 - self.order / 100) / _LINKS
+        linked = self.order / 100 + other
+        return -linked * math.log(linked) - (_LINKS - 1) * other * math.log(other or 1.0)
 
     def nats(self, context: int) -> float:
         """Nats a word of the best possible prediction from the ``context`` words before it.
@@ -205,7 +216,9 @@ class Language:
         Raises:
             ConfigError: For copies and topics, whose words depend on more than one other.
         """
-        if many := [name for name in ("copies", "topic") if self.switches.get(name)]:
+        if many := [name for name in ("copies", "topic") if self.switches.get(name)] + ["broken order"] * (
+            self.order < 100
+        ):
             raise ConfigError([f"neighbours of a text with {' and '.join(many)} have no known entropy: leave them out"])
         count = {kind: len(words) for kind, words in self.vocabulary.items()}
         tied = [pair for name, pair in _TIED.items() if self.switches.get(name)]
@@ -249,6 +262,9 @@ class Language:
         if "order" in on:
             new = noise("new 0", _LINKS)
             found["given"] = np.concatenate([noise("given 0", _LINKS)[:, :1], new[:, :-1]], axis=1)
+            if self.order < 100:
+                kept = noise("order", 100) < self.order
+                found["given"] = np.where(kept, found["given"], noise("given 0", _LINKS))
         if "agreement" in on:
             found["verb"] = noise("subject 0", 2 * _CLASSES) // 2
         if "joint" in on:
@@ -286,7 +302,7 @@ class _Noise:
 
 
 def _number(name: str, key: str, value: str) -> int:
-    low, high = _SIZES.get(key, (1, 1 << 16))
+    low, high = (1, 100) if key == "order" else _SIZES.get(key, (1, 1 << 16))
     if not value.isdecimal() or not low <= int(value) <= high:
         given = f"'{key}={value}'" if value else f"'{key}'"
         raise _wrong(name, f"{given} needs a whole number from {low} to {high}, for example {key}={max(low, 8)}")
@@ -294,7 +310,8 @@ def _number(name: str, key: str, value: str) -> int:
 
 
 def _allowed() -> str:
-    switches = ", ".join(f"{name}=<words>" if name in _DISTANCES else name for name in SWITCHES)
+    takes = dict.fromkeys(_DISTANCES, "=<words>") | {"order": "[=<per cent>]"}
+    switches = ", ".join(f"{name}{takes.get(name, '')}" for name in SWITCHES)
     return f"Allowed: {switches}, each also with 'no-' before it, {', '.join(f'{name}=<number>' for name in _SIZES)}."
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from ablations.claims import judging
 from ablations.claims.alignment import NO_CROSSING, Kind
+from ablations.claims.outcomes import AGAINST, AS_CLAIMED
 from ablations.core.crossing import EARLIER
 from ablations.measurements.measurements import Measurements
 from ablations.schema.run import Run
@@ -69,7 +70,7 @@ def contrast(measured):
 def test_arms_that_differ_in_speed_alone_have_no_aligned_effect():
     verdict = only(study({0.15: bent(9e6), 0.4: bent(5e6)}))
     (found,) = verdict.aligned.contrasts
-    assert verdict.outcome == judging.REPLICATES
+    assert verdict.outcome == AS_CLAIMED
     assert found.tokens == verdict.raw
     assert found.tokens.mean == pytest.approx(bent(9e6)[-1] - bent(5e6)[-1])
     assert found.multiples.mean == pytest.approx(0.0, abs=0.004)
@@ -183,7 +184,7 @@ def test_the_steps_of_an_order_are_contrasts_of_their_own():
 def test_a_contradicted_claim_is_shown_with_the_better_side_first():
     verdict = only(study({0.15: bent(6e6), 0.4: bent(6e6) + 0.2}))
     (found,) = verdict.aligned.contrasts
-    assert verdict.outcome == judging.CONTRADICTS
+    assert verdict.outcome == AGAINST
     assert (found.name, found.kind) == ("masking rate 15 % against 40 %", Kind.QUALITY)
     assert found.multiples.high < 0 < found.facing(found.multiples).low
     assert found.facing(found.multiples).mean == -found.multiples.mean

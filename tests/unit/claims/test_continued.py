@@ -6,7 +6,7 @@ from scipy import stats
 
 from ablations.claims import judging, power, rates
 from ablations.claims.contrasts import collect
-from ablations.claims.outcomes import REPLICATES, Reason
+from ablations.claims.outcomes import AS_CLAIMED, Reason
 from ablations.core.moderation import Variance
 from ablations.measurements import trunks
 from ablations.measurements.measurements import Measurements
@@ -57,7 +57,7 @@ def of(rate):
 def test_an_effect_far_below_the_spread_of_trunks_is_seen_within_them():
     (found,) = judging.verdicts(study())
     by_hand = stats.ttest_rel(of(0.15), of(0.4))
-    assert found.outcome == REPLICATES
+    assert found.outcome == AS_CLAIMED
     assert found.effect == pytest.approx(0.06, abs=0.005)
     assert found.p == pytest.approx(by_hand.pvalue)
     low, high = by_hand.confidence_interval(found.adjusted.level)

@@ -70,7 +70,7 @@ def test_a_claim_added_post_hoc_moves_no_number_of_a_planned_one(planned, later,
 
 
 def test_a_withdrawn_post_hoc_claim_counts_for_post_hoc_ones_alone():
-    threat = {"kind": "not comparable", "because": "other text", "withdrawn": True}
+    threat = {"kind": "other subject", "because": "other text", "withdrawn": True}
     later = [asked(PAIRS[1], post_hoc=True), asked(PAIRS[2], post_hoc=True, threat=threat)]
     found = judging.verdicts(study([asked(PAIRS[0]), *later], 1))
     assert [verdict.family for verdict in found] == [1, 3, 3]
@@ -78,7 +78,7 @@ def test_a_withdrawn_post_hoc_claim_counts_for_post_hoc_ones_alone():
 
 
 def test_a_withdrawn_planned_claim_is_not_revived_by_a_post_hoc_one():
-    threat = {"kind": "not comparable", "because": "other text", "withdrawn": True}
+    threat = {"kind": "other subject", "because": "other text", "withdrawn": True}
     records = study([asked((0.4, 0.15), threat=threat)], 3)
     again = study([asked((0.4, 0.15), threat=threat), asked((0.4, 0.15), post_hoc=True)], 3)
     assert judging.verdicts(again)[0] == judging.verdicts(records)[0]
@@ -98,7 +98,7 @@ def test_the_board_corrects_planned_claims_for_planned_ones():
     def page(later):
         p = [0.01, 0.02, *[0.5] * later]
         rows = [
-            {"claim": "mask15.r.40_gt_15_mnli", "asked": f"c{n}", "outcome": "replicates", "p": x, "test": n, "n": 4,
+            {"claim": "mask15.r.40_gt_15_mnli", "asked": f"c{n}", "outcome": "as claimed", "p": x, "test": n, "n": 4,
              "post_hoc": n > 1, "sentence": "", "metric": "m", "effect": 1.0, "runs": ["r"],
              **dict.fromkeys(("removed", "low", "high", "published"))}
             for n, x in enumerate(p)

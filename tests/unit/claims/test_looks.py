@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ablations.claims import judging
-from ablations.claims.outcomes import NOT_RESOLVED, REPLICATES, Reason
+from ablations.claims.outcomes import AS_CLAIMED, OPEN, Reason
 from ablations.core.looks import Looks, nominal_alpha
 from ablations.core.store import Records
 from ablations.measurements.measurements import Measurements
@@ -44,10 +44,10 @@ def verdicts(planned, records, claims=CLAIMS):
 
 def test_what_the_first_look_decides_is_final_whatever_later_seeds_say():
     first = verdicts(cells(4), records_of(cells(4)))
-    assert [v.outcome for v in first] == [REPLICATES, NOT_RESOLVED]
+    assert [v.outcome for v in first] == [AS_CLAIMED, OPEN]
     assert [(v.look, v.n) for v in first] == [(1, 4), (1, 4)]
     later = verdicts(cells(8), records_of(cells(8), shift=0.6))  # the later seeds turn everything round
-    assert (later[0].outcome, later[0].look, later[0].n) == (REPLICATES, 1, 4)
+    assert (later[0].outcome, later[0].look, later[0].n) == (AS_CLAIMED, 1, 4)
     assert (later[0].effect, later[0].adjusted, later[0].p) == (first[0].effect, first[0].adjusted, first[0].p)
     assert (later[1].look, later[1].n) == (2, 8)
     assert later[1].effect < -0.2
@@ -95,7 +95,7 @@ def test_identical_cells_are_silent_over_two_looks():
     planned, scale = cells(8), np.array([1, 1, 2, 3])[:, None] * 0.02
     for _ in range(trials):
         records = records_of(planned, draws.normal(0, 1, (4, 8)) * scale, (4.2,) * 4)
-        spoken += any(v.outcome != NOT_RESOLVED for v in verdicts(planned, records, claims))
+        spoken += any(v.outcome != OPEN for v in verdicts(planned, records, claims))
     assert spoken <= 0.05 * trials + 3 * (0.05 * 0.95 * trials) ** 0.5
 
 

@@ -1,4 +1,6 @@
-"""Fine-tunings that share their seeds: compared seed by seed and example by example."""
+"""Fine-tunings of one pretraining: compared seed by seed and example by example; of several they are separate draws."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,12 +10,14 @@ from scipy import stats
 
 from ablations.claims import judging, power
 from ablations.claims.contrasts import collect
-from ablations.claims.outcomes import REPLICATES, Reason
+from ablations.claims.outcomes import AS_CLAIMED, Reason
 from ablations.claims.relations import RELATIONS
 from ablations.claims.sample import Sample
 from ablations.measurements.example_scores import Scores
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.variances import about, differences
+from ablations.schema.run import Run
+from lightning_modules.tasks import FineTuning
 from lightning_modules.tasks.scores.kept import pack
 from tests.unit.synthetic import RATE, make_cell, make_claim, make_grid, make_record
 
@@ -148,8 +152,13 @@ def answers(entropy=3, seeds=4, examples=400, advantage=0.1):
     return draws.random((3, seeds, examples)) < chance
 
 
-def study(scores, **claim):
+def study(scores, shared=True, **claim):
+    """The three cells are fine-tuned in different ways from the same pretrainings, unless those are their own."""
     cells = [make_cell({RATE: rate}, scores.shape[1], task="sst2") for rate in RATES]
+    for n, cell in enumerate(cells if shared else ()):
+        how = FineTuning(epochs=n + 1)
+        tuned = tuple(Run.finetuning_of(run, "sst2", "examples", how) for run in cells[0].runs)
+        cells[n] = cell.but(runs=cells[0].runs, finetunings=tuned)
     metrics = [{"name": "sst2.accuracy", "better": "higher"}, {"name": "heldout.loss", "better": "lower"}]
     grid = make_grid(claims=[make_claim(**TASK | claim)], metrics=metrics)
     return Measurements(grid, cells, finished(cells, scores))
@@ -165,7 +174,7 @@ def test_a_claim_about_fine_tunings_is_judged_by_pairs():
         (expected.seeds.value**0.5, expected.examples.value**0.5)
     )
     assert found.p == pytest.approx(expected.p)
-    assert found.outcome == REPLICATES
+    assert found.outcome == AS_CLAIMED
     apart = [stats.ttest_ind(*scores[:2].mean(axis=2)).pvalue, found.p]
     assert apart[0] > 0.05 > apart[1], "the spread of seeds, which both share, would hide it"
 
@@ -198,8 +207,31 @@ def test_against_a_simple_method_the_seeds_are_the_sample():
 
 
 def test_pretrainings_of_one_seed_are_separate_draws():
-    measured = study(answers(), metric="heldout.loss", better="lower")
+    measured = study(answers(), shared=False, metric="heldout.loss", better="lower")
     assert not collect(measured, measured.grid.claims[0]).sample.blocked
+
+
+def test_fine_tunings_of_different_pretrainings_are_separate_draws():
+    scores = answers()
+    measured = study(scores, shared=False)
+    found = collect(measured, measured.grid.claims[0]).sample.linear(DIFFERENCE)
+    paired = sample(scores[:2].astype(float)).linear(DIFFERENCE)
+    assert found.value == pytest.approx(paired.value)
+    assert found.seeds.df == pytest.approx(9), "three cells of four runs have one spread"
+    _, apart = differences(measured, lambda cell: measured.of(cell, "sst2.accuracy"))(*measured.cells[:2])
+    assert apart.df == found.seeds.df
+
+
+def test_separate_runs_never_differ_less_than_examples_make_them():
+    """Four runs a side may lie close by luck. What differs with run and example alone moves their means by so much."""
+    scores = np.random.default_rng(1).normal(0, 1, (2, 4, 2_000))
+    scores += 1e-9 * np.arange(4)[:, None] - scores.mean(axis=2, keepdims=True)
+    close = sample(scores)
+    close = replace(close, blocked=False, groups={0: dict(zip(close.keys, close.values, strict=True))})
+    for crossed in (False, True):
+        found = replace(close, crossed=crossed).linear(DIFFERENCE)
+        assert found.seeds.value == pytest.approx(2 / 4 / 2_000, rel=0.05)
+        assert found.error**2 >= found.seeds.value
 
 
 def test_a_plan_promises_what_pairs_can_show():

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from ablations.claims import judging
-from ablations.claims.outcomes import REPLICATES, Reason
+from ablations.claims.outcomes import AS_CLAIMED, Reason
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.variances import about, differences
 from ablations.schema.cell import Cell
@@ -44,7 +44,7 @@ def test_a_difference_far_below_the_spread_of_models_is_seen_within_them():
     cells = [make_reading(memory) for memory in NATS]
     (found,) = judging.verdicts(study(cells))
     by_hand = stats.ttest_rel(NATS[64], NATS[0])
-    assert found.outcome == REPLICATES
+    assert found.outcome == AS_CLAIMED
     assert found.effect == pytest.approx(0.06)
     assert found.p == pytest.approx(by_hand.pvalue)
     assert not found.continued

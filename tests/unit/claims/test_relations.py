@@ -12,7 +12,7 @@ from statsmodels.stats.multitest import multipletests
 from ablations.claims import judging
 from ablations.claims.families import families
 from ablations.claims.margins import margin
-from ablations.claims.outcomes import CONTRADICTS, NOT_RESOLVED, REPLICATES, Reason, Size
+from ablations.claims.outcomes import AGAINST, AS_CLAIMED, OPEN, SETTLED, WITHIN, Reason, Size
 from ablations.claims.relations import RELATIONS
 from ablations.claims.sample import Sample
 from ablations.core.estimates import linear
@@ -64,19 +64,19 @@ def verdict(claim, values, *others, change=None):
 @every(
     "relation, means, outcome",
     [
-        ("ratio", (4.0, 4.2, 4.0, 4.0), REPLICATES),  # 1.05 times as good
-        ("ratio", (4.0, 4.01, 4.0, 4.0), CONTRADICTS),  # better, and not by 1 %
-        ("ratio", (4.0, 4.0404, 4.0, 4.0), NOT_RESOLVED),
-        ("ordering", (4.0, 4.1, 4.2, 4.3), REPLICATES),
-        ("ordering", (4.0, 4.1, 4.1, 4.3), NOT_RESOLVED),
-        ("ordering", (4.0, 4.2, 4.1, 4.3), CONTRADICTS),  # one step of three, and tau is 2/3
-        ("trend", (4.0, 4.1, 4.2, 4.3), REPLICATES),
-        ("trend", (4.3, 4.2, 4.1, 4.0), CONTRADICTS),
-        ("trend", (4.0, 4.5, 4.3, 4.4), NOT_RESOLVED),  # the slope is there, and so is a step back
-        ("trend", (4.0, 4.0, 4.0, 4.0), NOT_RESOLVED),
-        ("interaction", (4.0, 4.3, 4.0, 4.1), REPLICATES),
-        ("interaction", (4.0, 4.1, 4.0, 4.3), CONTRADICTS),
-        ("interaction", (4.0, 4.2, 4.4, 4.6), NOT_RESOLVED),
+        ("ratio", (4.0, 4.2, 4.0, 4.0), AS_CLAIMED),  # 1.05 times as good
+        ("ratio", (4.0, 4.01, 4.0, 4.0), AGAINST),  # better, and not by 1 %
+        ("ratio", (4.0, 4.0404, 4.0, 4.0), OPEN),
+        ("ordering", (4.0, 4.1, 4.2, 4.3), AS_CLAIMED),
+        ("ordering", (4.0, 4.1, 4.1, 4.3), OPEN),
+        ("ordering", (4.0, 4.2, 4.1, 4.3), AGAINST),  # one step of three, and tau is 2/3
+        ("trend", (4.0, 4.1, 4.2, 4.3), AS_CLAIMED),
+        ("trend", (4.3, 4.2, 4.1, 4.0), AGAINST),
+        ("trend", (4.0, 4.5, 4.3, 4.4), OPEN),  # the slope is there, and so is a step back
+        ("trend", (4.0, 4.0, 4.0, 4.0), OPEN),
+        ("interaction", (4.0, 4.3, 4.0, 4.1), AS_CLAIMED),
+        ("interaction", (4.0, 4.1, 4.0, 4.3), AGAINST),
+        ("interaction", (4.0, 4.2, 4.4, 4.6), WITHIN),
     ],
 )
 def test_each_relation_has_three_outcomes(relation, means, outcome):
@@ -86,7 +86,7 @@ def test_each_relation_has_three_outcomes(relation, means, outcome):
     assert found.n == 12
 
 
-@every("spreads, outcome", [((1, 20), REPLICATES), ((20, 1), CONTRADICTS), ((3, 3), NOT_RESOLVED)])
+@every("spreads, outcome", [((1, 20), AS_CLAIMED), ((20, 1), AGAINST), ((3, 3), OPEN)])
 def test_spread_asks_which_side_depends_less_on_the_seed(spreads, outcome):
     values = [[4 + k * x for x in row] for k, row in zip(spreads, NOISE, strict=False)]
     found = verdict(asked("spread"), values)
@@ -106,8 +106,8 @@ def test_where_higher_is_better_orders_turn():
     values = measured((4.0, 4.1, 4.2, 4.3))
     for relation in ("ordering", "trend"):
         higher = asked(relation, metric="heldout.accuracy", better="higher")  # exp(-loss / 3): the same order
-        assert verdict(higher, values).outcome == REPLICATES
-        assert verdict(asked(relation, metric="heldout.accuracy", better="lower"), values).outcome == CONTRADICTS
+        assert verdict(higher, values).outcome == AS_CLAIMED
+        assert verdict(asked(relation, metric="heldout.accuracy", better="lower"), values).outcome == AGAINST
 
 
 def test_an_interaction_is_the_difference_of_two_differences():
@@ -156,7 +156,7 @@ def judged(claim, values, level=0.95):
     relation = RELATIONS[claim.relation]
     estimates = relation.estimates(claim, Sample(tuple(rows), tuple(rows.values()), {0: rows}))
     ways, interval = relation.ways(claim, margin(claim), estimates), relation.interval(estimates, level)
-    return relation.p(estimates, ways), interval, relation.decide(interval, ways)
+    return relation.p(estimates, ways), interval, relation.decide(claim, interval, ways, margin(claim))
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -171,7 +171,7 @@ def test_the_interval_excludes_exactly_when_p_is_small(relation, data):
     if interval.low is None or math.isclose(p, 1 - level, rel_tol=1e-9):
         return
     assert interval.low <= interval.mean <= interval.high
-    assert (outcome != NOT_RESOLVED) == (p < 1 - level)
+    assert (outcome in SETTLED) == (p < 1 - level)
 
 
 @every("n", [5, 10, 20])
@@ -211,29 +211,29 @@ def test_records_that_are_missing_never_replicate(relation, gone, failed):
     assert found.computing.runs == sum(left)
     fewest, touched = RELATIONS[relation].fewest, any(cell < count for cell, _ in gone)
     if touched and (not failed or relation == "spread"):
-        assert found.outcome == NOT_RESOLVED
+        assert found.outcome == OPEN
         assert found.reason in (Reason.UNFINISHED, Reason.NO_RUN, Reason.LOST)
     elif min(left) < fewest:
-        assert found.outcome == NOT_RESOLVED
-    elif found.outcome == REPLICATES:
+        assert found.outcome == OPEN
+    elif found.outcome == AS_CLAIMED:
         assert found.adjusted_p < 0.05
-    assert "replicates" not in found.sentence or found.outcome == REPLICATES
+    assert "as claimed" not in found.sentence or found.outcome == AS_CLAIMED
 
 
 @every(
     "size, means, outcome, found_size",
     [
-        ("inside", (4.0, 4.03, 4, 4), REPLICATES, Size.INSIDE),
-        ("inside", (4.0, 4.10, 4, 4), CONTRADICTS, Size.BEYOND),
-        ("inside", (4.03, 4.00, 4, 4), CONTRADICTS, Size.INSIDE),  # a little, and the other way
-        ("inside", (4.0, 4.05, 4, 4), NOT_RESOLVED, Size.ASTRIDE),
-        ("beyond", (4.0, 4.10, 4, 4), REPLICATES, Size.BEYOND),
-        ("beyond", (4.0, 4.03, 4, 4), CONTRADICTS, Size.INSIDE),
-        ("at_most", (4.0, 4.03, 4, 4), REPLICATES, Size.INSIDE),
-        ("at_most", (4.10, 4.0, 4, 4), REPLICATES, Size.BEYOND),  # the other way
-        ("at_most", (4.0, 4.10, 4, 4), CONTRADICTS, Size.BEYOND),
-        ("at_most", (4.0, 4.05, 4, 4), NOT_RESOLVED, Size.ASTRIDE),
-        ("", (4.0, 4.03, 4, 4), REPLICATES, Size.INSIDE),
+        ("inside", (4.0, 4.03, 4, 4), AS_CLAIMED, Size.INSIDE),
+        ("inside", (4.0, 4.10, 4, 4), AGAINST, Size.BEYOND),
+        ("inside", (4.03, 4.00, 4, 4), AGAINST, Size.INSIDE),  # a little, and the other way
+        ("inside", (4.0, 4.05, 4, 4), OPEN, Size.ASTRIDE),
+        ("beyond", (4.0, 4.10, 4, 4), AS_CLAIMED, Size.BEYOND),
+        ("beyond", (4.0, 4.03, 4, 4), AGAINST, Size.INSIDE),
+        ("at_most", (4.0, 4.03, 4, 4), AS_CLAIMED, Size.INSIDE),
+        ("at_most", (4.10, 4.0, 4, 4), AS_CLAIMED, Size.BEYOND),  # the other way
+        ("at_most", (4.0, 4.10, 4, 4), AGAINST, Size.BEYOND),
+        ("at_most", (4.0, 4.05, 4, 4), OPEN, Size.ASTRIDE),
+        ("", (4.0, 4.03, 4, 4), AS_CLAIMED, Size.INSIDE),
     ],
 )
 def test_a_little_and_much_are_statements_about_size(size, means, outcome, found_size):
@@ -244,7 +244,7 @@ def test_a_little_and_much_are_statements_about_size(size, means, outcome, found
 def test_what_diverged_is_spread_that_no_number_stands_for():
     lost = {CELLS[0].runs[11].id: make_failure(CELLS[0].runs[11])}
     found = verdict(asked("spread"), measured((4.0, 4.0, 4, 4), (1, 20, 1, 1)), change=lost)
-    assert found.outcome == NOT_RESOLVED
+    assert found.outcome == OPEN
     assert found.reason is Reason.LOST
     assert found.remarks.startswith("1 run diverged")
 
@@ -287,7 +287,7 @@ def test_what_has_no_noise_is_compared_as_it_is_and_is_no_test():
     speed = asked("ratio", ratio=1.5, metric="cost.seconds", id="speed")
     grid = make_grid(axes={RATE: list(RATES)}, claims=[fifth, tenth, speed])
     found = judging.verdicts(Measurements(grid, CELLS, records_of(measured((4, 4.1, 4, 4))) | fewer))
-    assert [v.outcome for v in found] == [REPLICATES, CONTRADICTS, REPLICATES]
+    assert [v.outcome for v in found] == [AS_CLAIMED, AGAINST, AS_CLAIMED]
     assert found[0].effect == pytest.approx(5.123456)
     assert found[0].p is None
     assert {v.family for v in found} == {1}
@@ -297,7 +297,7 @@ def test_a_ratio_needs_positive_values():
     zero = {run.id: r.but(metrics={"heldout.loss": 0.0}) for run, r in zip(
         CELLS[0].runs, losses(CELLS[0], [4.0] * 12).values(), strict=True)}  # fmt: skip
     found = verdict(asked("ratio"), measured((4, 4.1, 4, 4)), change=zero)
-    assert found.outcome == NOT_RESOLVED
+    assert found.outcome == OPEN
     assert "a ratio needs values above 0, not 0" in found.remarks
 
 

@@ -7,16 +7,15 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from ablations.claims.judging import CONTRADICTS, NOT_RESOLVED, REPLICATES, verdicts
-from ablations.claims.outcomes import CONFOUNDED, Reason
+from ablations.claims.judging import verdicts
+from ablations.claims.outcomes import AGAINST, AS_CLAIMED, OPEN, WITHIN, Reason
 from ablations.claims.published_claims import claims, with_parts
 from ablations.claims.scoreboard import (
-    MIXED,
+    BELOW,
+    ELSE,
     NO_GRID,
     NOT_RUN,
-    OPEN,
-    OTHERWISE,
-    OUTCOMES,
+    PAST,
     STATES,
     Answer,
     Entry,
@@ -27,7 +26,6 @@ from ablations.claims.scoreboard import (
     removed,
     states,
     surviving,
-    tally,
 )
 from ablations.commands.cli import app
 from ablations.figures.claims import board, forest
@@ -64,35 +62,33 @@ def said(*outcomes, grids=("g",)):
 
 
 def test_a_claim_counts_by_all_its_answers():
-    assert said(("g", REPLICATES), ("g", REPLICATES)) == REPLICATES
-    assert said(("g", REPLICATES), ("g", NOT_RESOLVED)) == NOT_RESOLVED
-    assert said(("g", REPLICATES), ("g", NOT_RUN)) == NOT_RESOLVED
-    assert said(("g", REPLICATES), ("h", NOT_RUN)) == REPLICATES
-    assert said(("g", REPLICATES), ("h", NOT_RESOLVED)) == NOT_RESOLVED
-    assert said(("g", CONTRADICTS), ("g", NOT_RESOLVED)) == CONTRADICTS
-    assert said(("g", CONTRADICTS), ("h", REPLICATES)) == MIXED
-    assert said(("g", CONFOUNDED), ("g", NOT_RUN)) == CONFOUNDED
-    assert said(("g", CONFOUNDED), ("h", REPLICATES)) == REPLICATES
-    assert said(("g", CONFOUNDED), ("g", REPLICATES)) == NOT_RESOLVED
-    assert said(("g", CONFOUNDED), ("h", CONTRADICTS)) == CONTRADICTS
-    assert said(("g", CONFOUNDED), ("h", NOT_RESOLVED)) == NOT_RESOLVED
+    assert said(("g", AS_CLAIMED), ("g", AS_CLAIMED)) == AS_CLAIMED
+    assert said(("g", WITHIN), ("h", WITHIN)) == WITHIN
+    assert said(("g", AS_CLAIMED), ("g", OPEN)) == OPEN
+    assert said(("g", AS_CLAIMED), ("g", WITHIN)) == OPEN
+    assert said(("g", AS_CLAIMED), ("g", NOT_RUN)) == OPEN
+    assert said(("g", AS_CLAIMED), ("h", NOT_RUN)) == AS_CLAIMED
+    assert said(("g", AS_CLAIMED), ("h", OPEN)) == OPEN
+    assert said(("g", AGAINST), ("g", OPEN)) == AGAINST
+    assert said(("g", AGAINST), ("h", AS_CLAIMED)) == OPEN
     assert said(("g", NOT_RUN)) == NOT_RUN
     assert said() == NOT_RUN
     assert said(grids=()) == NO_GRID
 
 
-def judged_elsewhere(grid, outcome, *p):
+def judged_elsewhere(grid, outcome, *p, regime="quality"):
     """The card of a page with one claim for each p, each a test of its own."""
     row = {"claim": ID, "sentence": "", "metric": "m", "outcome": outcome, "n": 5, "effect": 1.0, "runs": ["r"]}
+    row["regime"] = regime
     row |= dict.fromkeys(("removed", "low", "high", "published"))
     rows = [row | {"asked": f"{ID}{n}", "p": x, "test": n} for n, x in enumerate(p)]
     return grid, "laptop", {"claims": rows}
 
 
 def test_what_survives_one_grid_need_not_survive_the_board():
-    small = [judged_elsewhere("g", REPLICATES, 0.004)]
+    small = [judged_elsewhere("g", AS_CLAIMED, 0.004)]
     assert [answer.survives for answer in answers(small, {"r"})] == [True]
-    large = [*small, judged_elsewhere("h", NOT_RESOLVED, *[0.5] * 20)]
+    large = [*small, judged_elsewhere("h", OPEN, *[0.5] * 20)]
     assert not any(answer.survives for answer in answers(large, {"r"}))
     board = entries(answers(large, {"r"}), {})
     assert surviving(board, "laptop") == Surviving(tests=21, planned=21, settled=1, left=0, claims=0, whole=0)
@@ -101,13 +97,13 @@ def test_what_survives_one_grid_need_not_survive_the_board():
 
 
 def test_a_part_that_survives_is_no_claim_that_does():
-    parts = [judged_elsewhere("g", REPLICATES, 1e-9), judged_elsewhere("h", NOT_RESOLVED, 0.5)]
+    parts = [judged_elsewhere("g", AS_CLAIMED, 1e-9), judged_elsewhere("h", OPEN, 0.5)]
     found = surviving(entries(answers(parts, {"r"}), {}), "laptop")
     assert (found.settled, found.left, found.claims, found.whole) == (1, 1, 0, 0)
 
 
 def test_two_answers_by_one_test_are_one_test():
-    grid, scale, page = judged_elsewhere("g", REPLICATES, 0.03, 0.03)
+    grid, scale, page = judged_elsewhere("g", AS_CLAIMED, 0.03, 0.03)
     apart = answers([(grid, scale, page)], {"r"})
     assert {answer.survives for answer in apart} == {False}
     for row in page["claims"]:
@@ -115,23 +111,23 @@ def test_two_answers_by_one_test_are_one_test():
     assert {answer.survives for answer in answers([(grid, scale, page)], {"r"})} == {True}
 
 
-@pytest.mark.parametrize("outcome", [NOT_RESOLVED, CONFOUNDED, NOT_RUN])
-def test_what_is_open_or_threatened_survives_nothing_however_small_its_p(outcome):
-    (found,) = answers([judged_elsewhere("g", outcome, 1e-9)], {"r"})
-    assert not found.survives_all
+def test_what_is_open_or_threatened_survives_nothing_however_small_its_p():
+    for outcome, regime in ((OPEN, "quality"), (NOT_RUN, ""), (AS_CLAIMED, "confounded"), (AGAINST, "other subject")):
+        (found,) = answers([judged_elsewhere("g", outcome, 1e-9, regime=regime)], {"r"})
+        assert not found.survives_all, (outcome, regime)
 
 
 def test_missing_records_never_leave_a_verdict(study):
     """However records get lost, a verdict that rested on one of them is gone."""
     everything = study[2]
     (whole,) = answered(study, everything)
-    assert whole.outcome == CONTRADICTS
+    assert whole.outcome == AGAINST
     assert len(whole.runs) == 10
     chance = random.Random(0)
     for _ in range(30):
         kept = {id: record for id, record in everything.items() if chance.random() < 0.9}
         (left,) = answered(study, kept)
-        assert left.outcome == (CONTRADICTS if set(whole.runs) <= kept.keys() else NOT_RUN)
+        assert left.outcome == (AGAINST if set(whole.runs) <= kept.keys() else NOT_RUN)
     (nothing,) = answered(study, set())
     assert nothing.outcome == NOT_RUN
 
@@ -161,28 +157,22 @@ def test_a_part_counts_as_the_claim_it_is_part_of():
     assert answer.claim == "mask15.r.peak_then_decline"
 
 
-def test_tally_and_sheets_hold_every_claim_once(study):
+def test_the_sheets_hold_every_claim_once(study):
     found = entries(answered(study, study[2]), {ID: ["masking_ratio"]})
-    rows = tally(found, "laptop")
-    assert sum(sum(counts.values()) for _, counts in rows) == len(claims())
-    assert dict(rows)["Mask15"][CONTRADICTS] == 1
-    assert set(dict(rows)["Mask15"]) == set(OUTCOMES)
     reading, numbers, runs = scoreboard_page.sheets(found)
     assert len(reading.rows) == 1
     assert len(numbers.rows) == len(claims())
     assert len(runs["claims"][0]["runs"]) == 10
     total = scoreboard_page.summary(found, "laptop").rows[-1]
     assert total[1] == len(claims())
-    assert (total[3], total[5]) == (1, 1)  # measured, and contradicted
-    (judged,) = [entry for entry in found if entry.answers]
-    assert judged.is_settled("laptop", "direction")
-    assert judged.is_settled("laptop", "size")
+    assert (total[3], total[4 + STATES.index(AGAINST)]) == (1, 1)  # measured, and against
+    assert sum(map(int, total[4:])) == 1
     assert board(found, "laptop") is not None
     assert forest(found, "laptop") is not None
     assert forest(entries([], {}), "laptop") is None
 
 
-def given(*reasons, outcome=NOT_RESOLVED, claim=ID, **changes):
+def given(*reasons, outcome=OPEN, claim=ID, **changes):
     """A published claim whose answers are open for these reasons."""
     known = {"effect": 0.1, "effect_low": 0.05, "effect_high": 0.2, "quantity": "nats", "statement": "A is better."}
     made = [
@@ -195,16 +185,18 @@ def given(*reasons, outcome=NOT_RESOLVED, claim=ID, **changes):
     return Entry(claims()[claim], tuple(made), ("g",))
 
 
-def test_an_open_claim_is_counted_by_its_reason():
-    assert given(Reason.POWER).state("laptop") == OPEN[Reason.POWER]
-    assert given(Reason.FLOOR, Reason.PLATEAU, Reason.PLATEAU).state("laptop") == OPEN[Reason.PLATEAU]
-    assert given(Reason.ONE_SEED, outcome=NOT_RUN).state("laptop") == OPEN[Reason.ONE_SEED]
-    assert given(Reason.TEXT).state("laptop") == OTHERWISE
-    for never in (Reason.NO_RUN, Reason.UNFINISHED):
-        assert given(never, outcome=NOT_RUN).state("laptop") == NOT_RUN
-    assert given("", outcome=REPLICATES).state("laptop") == REPLICATES
+def test_a_settled_claim_is_counted_by_its_most_cautious_regime():
+    def state(outcome, *regimes):
+        found = given(*[""] * len(regimes), outcome=outcome)
+        told = tuple(replace(one, regime=regime) for one, regime in zip(found.answers, regimes, strict=True))
+        return replace(found, answers=told).state("laptop")
+
+    assert state(AS_CLAIMED, "quality", "speed") == PAST
+    assert state(AS_CLAIMED, "as published", "below counting") == BELOW
+    assert state(AGAINST, "plateau") == AGAINST
+    assert state(AGAINST, "quality", "confounded") == ELSE == state(AS_CLAIMED, "below counting", "by construction")
+    assert state(OPEN, "below counting") == OPEN
     assert given().state("laptop") == NOT_RUN
-    assert {given(reason).state("laptop") for reason in Reason} <= set(STATES)
 
 
 def test_the_board_counts_what_the_scale_can_test():
@@ -224,15 +216,15 @@ def test_constructed_text_is_counted_apart_and_last():
     mechanism = next(claim for claim in claims().values() if claim.testable == "constructed")
     assert Entry(mechanism, (), ("g",)).is_testable("mechanism")
     assert not Entry(mechanism, (), ("g",)).is_testable("paper")
-    on_real_text = given("", outcome=REPLICATES)
-    made = replace(on_real_text.answers[0], scale="mechanism", outcome=CONTRADICTS, grid="h")
+    on_real_text = given("", outcome=AS_CLAIMED)
+    made = replace(on_real_text.answers[0], scale="mechanism", outcome=AGAINST, grid="h")
     both = replace(on_real_text, answers=(*on_real_text.answers, made))
     assert not on_real_text.is_testable("mechanism"), "a verdict on real text is none there"
     assert both.is_testable("mechanism")
-    assert (both.outcome("laptop"), both.outcome("mechanism")) == (REPLICATES, CONTRADICTS), "never mixed"
+    assert (both.outcome("laptop"), both.outcome("mechanism")) == (AS_CLAIMED, AGAINST), "never mixed"
     reading = scoreboard_page.sheets([both])[0]
     assert reading.headings[4:6] == ["laptop", "mechanism (constructed text)"]
-    assert reading.rows[0][4:6] == [REPLICATES, CONTRADICTS]
+    assert reading.rows[0][4:6] == [AS_CLAIMED, AGAINST]
     counts = scoreboard_page.summary(entries([], {}), "mechanism")
     assert counts.rows[-1][2] == sum(claim.testable == "constructed" for claim in claims().values())
     assert scoreboard_page.summary(entries([], {}), "laptop").headings[2] != counts.headings[2]

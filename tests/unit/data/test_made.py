@@ -55,7 +55,9 @@ def counted(language, contexts):
     return [float(least[context]) for context in contexts]
 
 
-@pytest.mark.parametrize("name", ["order,joint,length=5", "agreement=2,copies=18,length=6", "topic,length=3"])
+@pytest.mark.parametrize(
+    "name", ["order,joint,length=5", "order=30,topic,length=5", "agreement=2,copies=18,length=6", "topic,length=3"]
+)
 def test_the_stated_entropy_is_that_of_counts(name):
     language = Language.of(f"{name},sentences=12")
     contexts = (0, 1, 2, 6, 18)
@@ -197,11 +199,12 @@ def test_every_word_is_one_piece_of_the_stated_vocabulary():
     ("name", "said"),
     [
         ("ordr", r"no switch 'ordr'\. Did you mean 'order'"),
-        ("", "there is no switch ''.*Allowed: order, agreement=<words>.*length=<number>"),
+        ("", r"there is no switch ''.*Allowed: order\[=<per cent>\], agreement=<words>.*length=<number>"),
         ("no-length=6", "there is no switch 'no-length'"),
         ("order,no-order", "'order' is named twice.*'no-order'"),
         ("length=6,order,length=6", "'length' is named twice"),
-        ("order=3", "'order' takes no value. Leave '=3' out"),
+        ("joint=3", "'joint' takes no value. Leave '=3' out"),
+        ("order=0", "'order=0' needs a whole number from 1 to 100"),
         ("no-copies=8", "'no-copies' takes no value"),
         ("copies", "'copies' needs a whole number.*copies=8"),
         ("copies=far", "'copies=far' needs a whole number"),

@@ -73,8 +73,7 @@ def test_a_claim_about_the_mean_is_judged_seed_by_seed_with_the_noise_of_example
     one, both = (measured.values(cell, METRIC) for cell in (cells[0], mean))
     differences = [both[seed] - one[seed] for seed in both]
     assert verdict.raw.mean == pytest.approx(np.mean(differences))
-    assert verdict.decided == "as claimed"
-    assert verdict.paired
+    assert verdict.outcome == "as claimed"
     assert verdict.example_error
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from ablations.claims import judging
+from ablations.claims.outcomes import AGAINST, AS_CLAIMED
 from ablations.core.metrics import METRICS
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.references import compared, references
@@ -41,7 +42,7 @@ def judged(best):
 def test_a_model_that_beats_chance_but_not_the_best_simple_method_has_learned_no_order():
     """The synthetic model reaches 70 %, where the majority class has half."""
     beaten, beating = judged(0.75), judged(0.6)
-    assert (beaten.outcome, beating.outcome) == (judging.CONTRADICTS, judging.REPLICATES)
+    assert (beaten.outcome, beating.outcome) == (AGAINST, AS_CLAIMED)
     assert beaten.b == "the best simple method"
     assert names(beaten.sentence, "worse", "the best simple method")
 

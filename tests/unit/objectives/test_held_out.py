@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ablations.claims import judging
-from ablations.claims.outcomes import NOT_RESOLVED, REPLICATES, Reason
+from ablations.claims.outcomes import AS_CLAIMED, OPEN, Reason
 from ablations.measurements.measurements import Measurements
 from lightning_modules import words
 from lightning_modules.backbones import Transformer
@@ -172,15 +172,15 @@ def judged(first, second, metric="heldout.loss"):
 def test_losses_of_objectives_that_are_measured_on_other_corruption_are_not_subtracted(name):
     few = Wider().but(**{"objectives.mlm": None, f"objectives.{name}.replaced": 0.15})
     many = few.but(**{f"objectives.{name}.replaced": 0.3})
-    assert (judged(few, many).outcome, judged(few, many).reason) == (NOT_RESOLVED, Reason.TEXT)
-    assert judged(few, few.but(**{"optimizer.peak_lr": 1e-5})).outcome == REPLICATES
+    assert (judged(few, many).outcome, judged(few, many).reason) == (OPEN, Reason.TEXT)
+    assert judged(few, few.but(**{"optimizer.peak_lr": 1e-5})).outcome == AS_CLAIMED
 
 
 @pytest.mark.parametrize("change", [{"weight": 2.0}, {"activation": "relu"}, {"norm_eps": 1e-5}])
 def test_head_and_weight_of_a_loss_change_nothing_of_the_held_out_text(change):
     one = Wider().but(**{"objectives.mlm": None, "objectives.itself": {}})
     other = one.but(**{f"objectives.itself.{name}": value for name, value in change.items()})
-    assert judged(one, other).outcome == REPLICATES
+    assert judged(one, other).outcome == AS_CLAIMED
 
 
 @pytest.mark.parametrize("change", [{"masking.copies": 10}, {"masking.rate": 0.3}, {"norm_eps": 1e-5}])
@@ -196,7 +196,7 @@ def test_settings_that_act_on_the_corruption_do(change):
 
 def test_an_objective_of_ones_own_is_compared_where_it_is_measured_as_others_are():
     usual = Wider().but(**{"objectives.mlm": None, "objectives.replacing.replaced": 0.15})
-    assert judged(Wider(), usual).outcome == REPLICATES
+    assert judged(Wider(), usual).outcome == AS_CLAIMED
     assert judged(Wider(), usual.but(**{"objectives.replacing.replaced": 0.3})).reason == Reason.TEXT
 
 
@@ -211,7 +211,7 @@ def test_objectives_of_this_project_are_measured_as_evaluation_says_whatever_the
         (forward, forward.but(**{"objectives.lm.scored": "second_half"}), "heldout.next_loss"),
         (forward, forward.but(**{"objectives.lm.bias": False}), "heldout.next_loss"),
     ):
-        assert judged(few, many, metric).outcome == REPLICATES
+        assert judged(few, many, metric).outcome == AS_CLAIMED
 
 
 @pytest.mark.parametrize("name", ["replacing", "itself"])

@@ -36,7 +36,7 @@ def test_a_page_begins_with_the_means_along_the_axis_and_with_what_became_of_the
     assert [(float(mean), int(rate)) for mean, rate in pairs] == [
         (pytest.approx(means[rate], abs=0.006), 100 * rate) for rate in sorted(means)
     ]
-    assert told.endswith("Of 1 claim, 1 contradicts.")
+    assert told.endswith("Of 1 claim, 1 against.")
 
 
 @pytest.mark.parametrize(("better", "first"), [("lower", "4.0"), ("higher", "5.0")])
@@ -56,7 +56,7 @@ def test_decided_claims_are_answered_in_words_and_the_answer_says_what_it_holds_
     (verdict,) = judging.verdicts(Measurements(grid, cells, records))
     publish_page(make_plan(grid, cells), records, tmp_path)
     line, holds = (tmp_path / "README.md").read_text().split("\n\n")[2:4]
-    assert f"**No.** *{verdict.claim.statement}* " in line
+    assert f"**No ({verdict.regime}).** *{verdict.claim.statement}* " in line
     assert f"by {abs(verdict.effect):.3f} nats [" in line
     system = cells[0].system
     assert f"{system.model.num_layers} layers of {system.model.hidden_size}" in holds

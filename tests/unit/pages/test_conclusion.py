@@ -51,18 +51,18 @@ def test_numbers_are_those_of_the_verdict_and_of_the_cell(judged):
     assert float(re.search(r"from ([\d.]+) ±", text)[1]) == pytest.approx(mean, abs=0.006)
 
 
-@pytest.mark.parametrize("outcome", ["replicates", "not resolved"])
+@pytest.mark.parametrize("outcome", ["as claimed", "open"])
 def test_a_sentence_goes_with_the_verdict_for_which_it_was_written(judged, outcome):
-    assert judged[1][0].outcome == "contradicts"
+    assert judged[1][0].outcome == "against"
     assert said(judged, "Less is better.") == ["Less is better."]
     assert said(judged, "Less is better.", outcome) == []
 
 
 def test_a_sentence_on_an_open_claim_waits_for_all_of_its_runs(judged):
     measured, (verdict,) = judged
-    words = Conclusion(say="It is open.", given={verdict.claim.id: "not resolved"})
+    words = Conclusion(say="It is open.", given={verdict.claim.id: "open"})
     for reason, shown in {Reason.POWER: ["It is open."], Reason.UNFINISHED: [], Reason.NO_RUN: []}.items():
-        open_one = replace(verdict, outcome="not resolved", reason=reason)
+        open_one = replace(verdict, outcome="open", reason=reason)
         assert conclusion.sentences([words], measured, [open_one]) == shown
 
 
@@ -110,7 +110,7 @@ def test_what_counting_reaches_stands_with_the_number_of_pieces(tmp_path, judged
 
 def test_it_is_the_first_line_of_the_page(tmp_path, judged):
     grid, cells, records = make_study()
-    told = {"say": f"Less is better by {{{grid.claims[0].id}}}.", "given": {grid.claims[0].id: "contradicts"}}
+    told = {"say": f"Less is better by {{{grid.claims[0].id}}}.", "given": {grid.claims[0].id: "against"}}
     scales = {"laptop": grid.scales["laptop"].model_copy(update={"conclusion": (Conclusion(**told),)})}
     plan = make_plan(grid.model_copy(update={"scales": scales}), cells)
     folder = tmp_path / "rates" / "laptop"
@@ -123,25 +123,20 @@ def test_it_is_the_first_line_of_the_page(tmp_path, judged):
 
 CLAIM = """claims:
   - {id: less, statement: s, source: x, metric: heldout.loss, better: lower, a: {RATE: 0.4}, b: {RATE: 0.15}}
-  - {id: threatened, statement: s, metric: heldout.loss, better: lower, a: {RATE: 0.4}, b: {RATE: 0.15},
-     threat: {kind: confounded, because: the steps differ too}}
 """
 
 
 @pytest.mark.parametrize(
     ("say", "given", "message"),
     [
-        ("So.", "{les: replicates}", "is not a claim of this grid at this scale. Did you mean 'less'?"),
-        ("So.", "{less: hold}", "Did you mean 'holds'?"),
-        ("So.", "{less: replicates}", "is a hypothesis of the grid, so it is never 'replicates'"),
-        ("So.", "{less: contradicts}", "Allowed: holds, fails, not resolved. Did you mean 'fails'?"),
-        ("So.", "{less: confounded}", "no such threat"),
-        ("So.", "{threatened: fails}", "Allowed: confounded, not resolved. Did you mean 'confounded'?"),
-        ("{more}", "{less: holds}", "'more' is not among the verdicts under 'given'"),
-        ("{heldout.los of rate=0.4}", "{less: holds}", "Did you mean 'heldout.loss'?"),
-        ("{heldout.loss of rate=0.41}", "{less: holds}", "Did you mean 'rate=0.4'?"),
-        ("{heldout.loss of rate=0.4 minus rate=0.14}", "{less: holds}", "Did you mean 'rate=0.4'?"),
-        ("{heldout.accuracy of rate=0.4 after 5 steps}", "{less: holds}", "no curve to be read after some steps"),
+        ("So.", "{les: open}", "is not a claim of this grid at this scale. Did you mean 'less'?"),
+        ("So.", "{less: as climed}", "Did you mean 'as claimed'?"),
+        ("So.", "{less: confounded}", "Allowed: against, as claimed, open, within the margin"),
+        ("{more}", "{less: open}", "'more' is not among the verdicts under 'given'"),
+        ("{heldout.los of rate=0.4}", "{less: open}", "Did you mean 'heldout.loss'?"),
+        ("{heldout.loss of rate=0.41}", "{less: open}", "Did you mean 'rate=0.4'?"),
+        ("{heldout.loss of rate=0.4 minus rate=0.14}", "{less: open}", "Did you mean 'rate=0.4'?"),
+        ("{heldout.accuracy of rate=0.4 after 5 steps}", "{less: open}", "no curve to be read after some steps"),
         ("So.", "{}", "given"),
     ],
 )

@@ -31,12 +31,12 @@ def test_what_two_claims_share_is_said_once_with_both_numbers(measured):
 def test_a_row_has_the_effect_and_the_interval_that_decide(measured):
     first, _ = judging.verdicts(measured)
     (row,) = (line for line in verdict_table.part([first])[0].splitlines() if line.startswith("| 1: "))
-    *_, effect, interval, n, _, verdict, _ = (cell.strip() for cell in row.split("|"))
+    *_, effect, plain, adjusted, n, verdict, regime, _ = (cell.strip() for cell in row.split("|"))
     assert float(effect.split()[0]) == pytest.approx(first.effect, abs=0.005)
-    assert [float(end) for end in re.findall(r"-?[\d.]+", interval)] == pytest.approx(
-        [first.adjusted.low, first.adjusted.high], abs=0.005
-    )
-    assert (int(n), verdict) == (first.n, first.outcome)
+    for shown, found in ((plain, first.raw), (adjusted, first.adjusted)):
+        ends = [float(end) for end in re.findall(r"-?[\d.]+", shown)]
+        assert ends == pytest.approx([found.low, found.high], abs=0.005)
+    assert (int(n), verdict, regime) == (first.n, first.outcome, first.regime)
 
 
 def test_claims_without_runs_say_why_and_what_to_do():
@@ -47,12 +47,12 @@ def test_claims_without_runs_say_why_and_what_to_do():
 
 def test_a_scale_for_tests_has_the_numbers_and_no_verdict(measured, tmp_path):
     at_laptop, at_smoke = (judged.verdicts(scale, measured) for scale in ("laptop", "smoke"))
-    assert {verdict.outcome for verdict in at_laptop} <= {"replicates", "contradicts", "not resolved"}
+    assert {verdict.outcome for verdict in at_laptop} <= {"as claimed", "against", "open"}
     assert [verdict.adjusted for verdict in at_smoke] == [verdict.adjusted for verdict in at_laptop]
     assert {verdict.outcome for verdict in at_smoke} == {"not judged"}
     grid, cells, records = make_study(claims=claims("one", "two"))
     publish_page(make_plan(grid, cells, scale="smoke", folder_name="smoke"), records, tmp_path)
     for path in tmp_path.iterdir():
         text = path.read_text()
-        assert not re.search(r"\*\*(Yes|No)\.\*\*|replicate|contradict", text), path.name
+        assert not re.search(r"\*\*(Yes|No)\.\*\*|[|] (as claimed|against) [|]", text), path.name
     assert "2 not judged" in (tmp_path / "README.md").read_text()

@@ -122,7 +122,7 @@ def test_a_search_that_fails_evaluates_nothing_and_says_so(tmp_path, trainings):
     assert {rate for rate, _, seed in made if seed < 1000} == {0.15}
     assert one.resolve().counts == {"done": 9, "failed": 1}
     (verdict,) = judging.verdicts(Measurements(one.grid, one.resolve().cells, one.records))
-    assert (verdict.outcome, verdict.n) == ("not resolved", 0)
+    assert (verdict.outcome, verdict.n) == ("open", 0)
     assert list(one.runs()["outcome"]) == ["done", "done", "not run", "not run"]
     one.publish()
     card = json.loads((one.folder / "page.json").read_text())
