@@ -44,27 +44,57 @@ def headline(measured: Measurements, verdicts: Sequence[Verdict], quoted: Sequen
     else:
         names, shared = _names(measured, chosen)
         found = _compared(chosen, names, metric) + shared
-    text = "; ".join(filter(None, [found, _limits(measured, chosen, names)]))
+    text = "; ".join(
+        filter(None, [found, _elsewhere(measured, chosen, verdicts, names), _limits(measured, chosen, names)])
+    )
     return f"{text[0].upper()}{text[1:]}"
 
 
 def quotes(measured: Measurements, verdicts: Sequence[Verdict], quoted: Sequence[str] = ()) -> Verdict | None:
     """The judged claim that the headline quotes, None without any; the arguments are those of `headline`.
 
-    It is the first that the answer in words quotes, of those about two sides on the first metric of the figure; else
-    the first that compares the best cell of the figure; else the first of all.
+    It is the first that the answer in words quotes, of those about two sides on a metric of the figure; else the first
+    that compares the best cell of its first metric; else the first of all.
     """
     judged = [verdict for verdict in verdicts if verdict.is_measured and effect_text(verdict)]
     metric = _first_metric(measured)
     best = _best(measured, metric)
-    drawn = [verdict for verdict in judged if verdict.claim.relation in _PAIRS and verdict.claim.metric == metric]
+    drawn = [
+        verdict for verdict in judged if verdict.claim.relation in _PAIRS and verdict.claim.metric in _shown(measured)
+    ]
     in_answer = [verdict for id in quoted for verdict in drawn if verdict.claim.id == id]
-    about_best = [verdict for verdict in drawn if _compares(measured, verdict, best)]
+    about_best = [one for one in drawn if one.claim.metric == metric and _compares(measured, one, best)]
     return next(iter([*in_answer, *about_best, *judged]), None)
 
 
+def _shown(measured: Measurements) -> tuple[str, ...]:
+    return measured.grid.figure.metrics if measured.grid.figure else ()
+
+
 def _first_metric(measured: Measurements) -> str:
-    return measured.grid.figure.metrics[0] if measured.grid.figure else ""
+    return next(iter(_shown(measured)), "")
+
+
+def _elsewhere(measured: Measurements, chosen: Verdict, verdicts: Sequence[Verdict], names: Sequence[str]) -> str:
+    """What other panels of the figure show of the same two sides: ``also in GAP F1, not shown in SST-2 accuracy``."""
+    same_sides = [
+        one for one in verdicts
+        if one.is_measured and one.claim.relation in _PAIRS and one.claim.asked == chosen.claim.asked
+        and not one.claim.against and one.claim.metric in _shown(measured) and one.claim.metric != chosen.claim.metric
+    ]  # fmt: skip
+    by_direction: dict[Direction, dict[str, None]] = {}
+    for one in same_sides:
+        by_direction.setdefault(one.direction, {})[one.metric] = None
+    said = []
+    for direction, metrics in sorted(by_direction.items(), key=lambda item: item[0] is Direction.OPEN):
+        if direction is Direction.OPEN:
+            word = "nor" if chosen.direction is Direction.OPEN else "not shown"
+        elif chosen.direction is Direction.OPEN:
+            word = f"{names[direction is Direction.NEGATIVE]} leads"
+        else:
+            word = "also" if direction is chosen.direction else "the other way"
+        said.append(f"{word} in {', '.join(metrics)}")
+    return ", ".join(said)
 
 
 def _best(measured: Measurements, metric: str) -> Cell | None:

@@ -14,8 +14,8 @@ within the margin  inside           inside
 open               everything else  everything else  everything else   everything else   everything else
 =================  ===============  ===============  ================  ================  ================
 
-For a ratio the claimed ratio is the margin; for a trend, also no step may go the other way. Beside the verdict stands
-its regime (``outcomes.py``): whether models are past counting, and whether a threat to the claim's validity, the length
+For a ratio the claimed ratio is the margin; for a trend, also no step may go the other way. Next to the verdict is its
+regime (``outcomes.py``): whether models are past counting, and whether a threat to the claim's validity, the length
 of training or the rate explains the result. It changes no verdict and no number, unless a test was withdrawn before it
 had a verdict.
 

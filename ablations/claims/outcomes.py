@@ -1,7 +1,7 @@
 """The words of verdicts, each in one place: what an interval says of a claim, and what that bears on.
 
-A verdict is about the runs of this page at equal tokens. Its *regime* stands beside it and says what kind of result it
-is. It changes no verdict.
+A verdict is about the runs of this page at equal tokens. Its *regime* is next to it and says what kind of result it is.
+It changes no verdict.
 """
 
 from enum import StrEnum

@@ -296,7 +296,9 @@ def knob(measured: Measurements, subtitle: str = "", answer: str = "", *, brief:
     if grid.figure is None:
         return None
     path, metrics = grid.figure.x, grid.figure.metrics
-    plotted = [cell for cell in measured.cells if path in cell.values and _may_have(cell, measured, metrics)]
+    plotted = [
+        cell for cell in measured.cells if path in cell.values and any(measured.of(cell, name) for name in metrics)
+    ]
     metrics = [m for m in metrics if any(measured.of(cell, m) for cell in plotted)][: _IN_A_ROW if brief else None]
     if not metrics:
         return None
@@ -336,11 +338,6 @@ def knob(measured: Measurements, subtitle: str = "", answer: str = "", *, brief:
 def _stands_in(cell: Cell, path: str) -> bool:
     """Whether a cell's value replaces another one that is published."""
     return path in cell.printed and not same(cell.printed[path], cell.values[path])
-
-
-def _may_have(cell: Cell, measured: Measurements, metrics: Sequence[str]) -> bool:
-    """Whether a cell has one of the metrics, or may have one after its runs: some models lack the head for it."""
-    return not measured.finished(cell) or any(measured.of(cell, metric) for metric in metrics)
 
 
 def _legend(panel: Axes, columns: int) -> None:

@@ -2,9 +2,10 @@
 
 The *crossing* of a run is the number of its own tokens at which its held-out loss passes the bigram baseline. The
 baseline is scored on all sequences of the final measurement, the curve on the first of them alone
-(``evaluation.sequences`` of ``evaluation.final_sequences``), which moves all crossings of one held-out text alike. A
-crossing is read off the curve, linear in the logarithm of tokens between two points, so it is known no better than the
-distance of these points. A run that starts from the weights of another has none.
+(``evaluation.sequences`` of ``evaluation.final_sequences``). Those are easier or harder by what the run's own loss
+differs at its end, so the baseline is moved by that. A crossing is read off the curve, linear in the logarithm of
+tokens between two points, so it is known no better than the distance of these points. A run that starts from the
+weights of another has none.
 """
 
 import math
@@ -27,7 +28,7 @@ class Curve(NamedTuple):
     Attributes:
         x: Logarithms of tokens ``[points]``, which ascend.
         losses: Nats ``[points]``.
-        bar: The loss of the bigram baseline.
+        bar: The loss of the bigram baseline on the curve's sequences.
     """
 
     x: np.ndarray
@@ -91,8 +92,11 @@ def curve(record: Record, metric: str, bar: float | None = None) -> Curve | None
     Returns:
         None if the record lacks one of them, or has fewer than two points, or points that are no curve.
     """
-    bar = record.metrics.get(references(metric).get(BIGRAM, "")) if bar is None else bar
     tokens, losses = (np.asarray(record.curve.get(name, ()), dtype=float) for name in ("tokens", metric))
+    known = record.metrics.get(references(metric).get(BIGRAM, ""))
+    if bar is None and known is not None and len(losses):
+        is_averaged = record.config.get("system", {}).get("training", {}).get("averaged_checkpoints", 1) > 1
+        bar = known + (0.0 if is_averaged else losses[-1] - record.metrics.get(metric, losses[-1]))
     if bar is None or len(tokens) != len(losses):
         return None
     tokens, losses = tokens[tokens > 0], losses[tokens > 0]

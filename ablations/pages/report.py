@@ -4,7 +4,6 @@ All of it is rebuilt from the records, without training or a corpus.
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -397,32 +396,31 @@ def index(results_dir: Path) -> Path:
     parts.append("\n".join(f"* {line}" for name, line in overviews.items() if (results_dir / name).is_file()))
     places = {grid: place for place, grid in enumerate(_FIRST)}
     pages = sorted(cards.cards(results_dir), key=lambda page: places.get(page[0].parent.name, len(places)))
-    rows = []
+    rows: dict[bool, list[str]] = {True: [], False: []}  # whether half of the runs are there
     for folder, page in pages:
         where = folder.relative_to(results_dir).as_posix()
         question = " ".join(filter(None, [markdown_text(page["question"]), markdown_safe(page["overridden"])]))
-        runs, said = f"{page['finished']} of {page['planned']}", _in_short(page["headline"]) or page["verdicts"]
+        runs, said = f"{page['finished']} of {page['planned']}", page["headline"] or page["verdicts"]
         link = markdown_link(where, f"{where}/README.md")
-        rows.append(f"| {link} | {question} | {markdown_text(said)} | {runs} |")
+        rows[2 * page["finished"] >= page["planned"]].append(
+            f"| {link} | {question} | {markdown_text(said)} | {runs} |"
+        )
     head = ["| ablation | question | answer | runs |", "| :-- | :-- | :-- | --: |"]
-    parts.append("\n".join([*head, *rows]) if rows else "No page has been published yet.")
+    parts += ["\n".join([*head, *rows[True]])] * bool(rows[True])
+    if rows[False]:
+        parts += ["Under half of their runs:", "\n".join([*head, *rows[False]])]
     if pages:
         parts.append(
-            "*Leads* is less than *beats*: a floor, a plateau or speed may explain the lead. The pages say more."
+            "*Leads* is less than *beats*: counting, speed or something else may explain the lead. The pages say more."
         )
+    else:
+        parts.append("No page has been published yet.")
     shown = {folder.parent.name for folder, _ in pages}
     if others := {*grids.available()} - shown:
         parts.append(f"{len(others)} more grids have no page here: `ablations list` describes them.")
     parts += _essays(results_dir)
     store.write(path := results_dir / "README.md", ("\n\n".join(filter(None, parts)) + "\n").encode())
     return path
-
-
-def _in_short(said: str) -> str:
-    """A headline with what limits it as the bare reason: ``A leads B by 0.2 nats [0.1, 0.3]; floor``."""
-    found, _, limits = said.partition("; ")
-    reasons = dict.fromkeys(re.findall(r"\((\w+)\)(?= and |$)", limits))
-    return "; ".join(filter(None, [found, *(reasons or [limits])]))
 
 
 def _essays(results_dir: Path) -> list[str]:

@@ -168,7 +168,7 @@ def _notes() -> list[str]:
         "grids. Often an answer rests on a proxy, which its page names. The number of settled claims depends on the "
         "choice of claims and is no aim.",
         "The regime in brackets says what kind of result it is. Below counting: no side is better than the best method "
-        "without a network on the page; of masked words that is a product of counts of the two neighbours. Speed: no "
+        "without a network on the page. Of masked words that is a product of counts of the two neighbours. Speed: no "
         "difference at equal multiples of the tokens at which a run passes the bigram baseline, where a constant "
         "offset would have left one. Quality: a difference there too. Other subject: another quantity, protocol or "
         "model than the claim's. By construction: it follows from the formula. Confounded: something else may explain "

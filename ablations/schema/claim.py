@@ -77,7 +77,7 @@ class Claim(Settings):
         "", "The simplest other explanation of the result, and what speaks for or against it. Shown once it is settled."
     )
     threat: Threat | None = knob(
-        None, "Where the result says nothing of the claim: its kind is the regime beside the verdict."
+        None, "Where the result says nothing of the claim: its kind is the regime of the verdict."
     )
     post_hoc: bool = knob(False, "Whether it was stated after runs of its grid had been seen.")
 

@@ -68,7 +68,7 @@ def test_a_click_sorts_by_what_numbers_mean_and_a_third_click_restores_the_order
 
 def test_a_long_table_is_filtered_by_words_and_by_choices(tmp_path):
     papers = ["BERT", "ALBERT", "RoBERTa"]
-    outcomes = ["replicates", "not resolved", "no grid", "contradicts"]
+    outcomes = ["as claimed", "open", "no grid", "against"]
     rows = [("claim", "paper", "outcome")]
     rows += [(f"claim {n}", papers[n % 3], outcomes[n % 4]) for n in range(48)]
     actions = """
@@ -77,7 +77,7 @@ def test_a_long_table_is_filtered_by_words_and_by_choices(tmp_path):
     const set = (field, value) => { field.value = value; field.dispatchEvent(new Event("input", {bubbles: true})); };
     answer.push([rows().length, count()]);
     set(paper, "BERT"); answer.push([rows().length, count()]);
-    set(outcome, "replicates"); answer.push([rows().length, count()]);
+    set(outcome, "as claimed"); answer.push([rows().length, count()]);
     set(paper, ""); set(outcome, ""); set(words, "roberta GRID"); answer.push([rows().length, count()]);
     click(0); click(0); answer.push(rows());
     """
@@ -91,16 +91,16 @@ def test_a_long_table_is_filtered_by_words_and_by_choices(tmp_path):
 
 def test_outcomes_that_settle_a_claim_are_marked(tmp_path):
     rows = [["claim", "outcome", "effect"]]
-    rows += [["a", "replicates", "+0.1"], ["b", "not resolved (floor)", "-0.1"], ["c", "contradicts: beyond", ""]]
+    rows += [["a", "as claimed", "+0.1"], ["b", "open (power)", "-0.1"], ["c", "against (speed)", ""]]
     marked = _answer(tmp_path, rows, "for (const cell of document.querySelectorAll('td')) answer.push(cell.className);")
     assert marked == [
         "",
-        "outcome outcome-replicates",
+        "outcome outcome-as-claimed",
         "effect",
         "",
         "outcome",
         "effect",
         "",
-        "outcome outcome-contradicts",
+        "outcome outcome-against",
         "effect",
     ]

@@ -85,6 +85,15 @@ def make_cell(values: dict[str, Any], seeds: int = 5, label: str = "", *, printe
     return Cell(values=values, label=label, printed=printed or {}, system=system, runs=runs, finetunings=tuned)
 
 
+def of_one_pretraining(cells: Sequence[Cell], task: str) -> list[Cell]:
+    """The cells with the pretrainings of the first, from which each is fine-tuned in a way of its own."""
+    runs, made = cells[0].runs, []
+    for n, cell in enumerate(cells):
+        tuned = tuple(Run.finetuning_of(run, task, "examples", FineTuning(epochs=n + 1)) for run in runs)
+        made.append(cell.but(runs=runs, finetunings=tuned))
+    return made
+
+
 def make_record(run: Run, loss: float, **changes: Any) -> Record:
     """A finished run that ends at ``loss`` nats, on the way down from 9 nats through a plateau at about 6.4."""
     position = np.linspace(0, 1, len(TOKENS))

@@ -9,7 +9,7 @@ A name says which language is translated into which, so that en-de and de-en are
 ``pairs:<source>-<target>:<dataset>``  a data set of the hub with a column of each language, or a column
                                        ``translation`` of both
 ``multi30k:<source>-<target>``         descriptions of images (Elliott et al. 2016); ``val`` is held out
-``bible:<source>-<target>``            verses; every 20th chapter is held out
+``bible:<source>-<target>``            verses; every 20th chapter is held out, but for verses that repeat others
 ``tatoeba:<source>-<target>``          1,000 sentences to or from English (Artetxe and Schwenk 2019); every 20th is
                                        held out
 =====================================  ==========================================================================
@@ -202,15 +202,22 @@ def _bible_origin(named: Languages) -> Origin:
 
 
 def _bible(named: Languages, split: str) -> Iterator[list[str]]:
-    """Verses that both languages have, or chapters of one; some translations lack whole books."""
+    """Verses that both languages have, or chapters of one; some translations lack whole books.
+
+    Some verses repeat others. What is held out has none whose text in either language is in the training text.
+    """
     (path,) = _bible_origin(named).needed(split)
+    chapters: dict[bool, list[list[list[str]]]] = {True: [], False: []}  # whether held out
     for number, (_, verses) in enumerate(itertools.groupby(columns(path, (*_PLACE, *named)), lambda row: row[1][:2])):
-        if (number % _HELD_OUT_EVERY == _HELD_OUT_EVERY // 2) == (split == "heldout"):
-            texts = [cells[len(_PLACE) :] for _, cells in verses if all(cells)]
-            if len(named) == SIDES:
-                yield from texts
-            elif texts:
-                yield [text for (text,) in texts]
+        texts = [cells[len(_PLACE) :] for _, cells in verses if all(cells)]
+        chapters[number % _HELD_OUT_EVERY == _HELD_OUT_EVERY // 2].append(texts)
+    known = [{verse[side] for texts in chapters[False] for verse in texts} for side in range(len(named))]
+    for texts in chapters[split == "heldout"]:
+        kept = [verse for verse in texts if split == "train" or not any(map(set.__contains__, known, verse))]
+        if len(named) == SIDES:
+            yield from kept
+        elif kept:
+            yield [text for (text,) in kept]
 
 
 def _tatoeba_origin(named: Languages) -> Origin:

@@ -16,10 +16,8 @@ from ablations.claims.sample import Sample
 from ablations.measurements.example_scores import Scores
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.variances import about, differences
-from ablations.schema.run import Run
-from lightning_modules.tasks import FineTuning
 from lightning_modules.tasks.scores.kept import pack
-from tests.unit.synthetic import RATE, make_cell, make_claim, make_grid, make_record
+from tests.unit.synthetic import RATE, make_cell, make_claim, make_grid, make_record, of_one_pretraining
 
 TASK = {"metric": "sst2.accuracy", "better": "higher", "published": {}}
 RATES = (0.4, 0.15, 0.8)
@@ -155,10 +153,7 @@ def answers(entropy=3, seeds=4, examples=400, advantage=0.1):
 def study(scores, shared=True, **claim):
     """The three cells are fine-tuned in different ways from the same pretrainings, unless those are their own."""
     cells = [make_cell({RATE: rate}, scores.shape[1], task="sst2") for rate in RATES]
-    for n, cell in enumerate(cells if shared else ()):
-        how = FineTuning(epochs=n + 1)
-        tuned = tuple(Run.finetuning_of(run, "sst2", "examples", how) for run in cells[0].runs)
-        cells[n] = cell.but(runs=cells[0].runs, finetunings=tuned)
+    cells = of_one_pretraining(cells, "sst2") if shared else cells
     metrics = [{"name": "sst2.accuracy", "better": "higher"}, {"name": "heldout.loss", "better": "lower"}]
     grid = make_grid(claims=[make_claim(**TASK | claim)], metrics=metrics)
     return Measurements(grid, cells, finished(cells, scores))

@@ -5,7 +5,7 @@ import pytest
 
 from ablations.figures import grid_figures
 from ablations.measurements.measurements import Measurements
-from tests.unit.synthetic import LAYERS, losses, make_cell, make_grid, make_record
+from tests.unit.synthetic import LAYERS, losses, make_cell, make_grid, make_record, of_one_pretraining
 
 POSITIONS = "model.positions"
 
@@ -13,9 +13,10 @@ POSITIONS = "model.positions"
 @pytest.mark.parametrize("depths", [[1], [1, 2]], ids=["one line", "two lines"])
 @pytest.mark.parametrize("kind", ["finetune", "pretrain"])
 def test_over_names_the_runs_of_a_seed_are_joined_where_verdicts_pair_them(depths, kind):
-    """Fine-tunings are compared seed by seed: across the lines at each name, or across the names of one line."""
+    """Those of one pretraining are compared seed by seed: across lines at each name, or across names of one line."""
     names, seeds = ("learned", "none"), 3
     cells = [make_cell({POSITIONS: name, LAYERS: depth}, seeds, task="rte") for depth in depths for name in names]
+    cells = of_one_pretraining(cells, "rte") if kind == "finetune" else cells
     values = {
         id(cell): [0.4 + 0.03 * i + 0.1 * seed * (1 + i) for seed in range(seeds)] for i, cell in enumerate(cells)
     }
