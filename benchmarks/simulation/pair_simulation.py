@@ -1,9 +1,10 @@
-"""Simulated fine-tunings that share their seeds and answer the same examples: do paired intervals keep their promises?
+"""Simulated fine-tunings that answer the same examples: do intervals keep their promises?
 
 A claim compares two arms. Their seed effects are as alike as ``correlation`` says, and the sums by seed and example
 have a part of examples and a rest. What a table of them shows is its mean and three mean squares, so normal tables are
 drawn as these four. Tables of right and wrong answers are drawn whole, as a check that nothing hangs on the normal
-distribution. Three other ways to compare arms are compared with the one that verdicts use.
+distribution. Verdicts compare arms of one pretraining in pairs, and others as separate draws. Two other ways are
+compared with these.
 """
 
 import math
@@ -13,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import chdtri, stdtr, stdtrit
 
-from ablations.core.estimates import LESS
 from ablations.core.looks import Looks
 from ablations.core.moderation import CONFIDENCE
 from ablations.core.statistics import LEVEL
@@ -58,8 +58,12 @@ Contrasts = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def crossed(of: Tables) -> Contrasts:
-    """The first arm minus the second as ``estimates.crossed`` does it: value, standard error, degrees of freedom."""
-    df, seeds, examples = of.sums.shape[-1] - 1.0, np.maximum(of.seeds, of.rest), np.maximum(of.examples - of.rest, 0)
+    """The first arm minus the second as ``estimates.blocked`` does it: value, standard error, degrees of freedom."""
+    return _cautious(of, of.seeds, of.sums.shape[-1] - 1.0)
+
+
+def _cautious(of: Tables, seeds: np.ndarray, df: float) -> Contrasts:
+    seeds, examples = np.maximum(seeds, of.rest), np.maximum(of.examples - of.rest, 0)
     share = 1 / (1 + examples / (seeds * df / chdtri(df, CONFIDENCE)))
     freedom = 1 / (share**2 / df + (1 - share) ** 2 / (of.count - 1))
     return of.sums.mean(axis=-1), np.sqrt(seeds + examples), freedom
@@ -83,13 +87,9 @@ def seeds_alone(of: Tables) -> Contrasts:
 
 
 def separate_draws(of: Tables) -> Contrasts:
-    """Welch's test with the noise of examples, as if seeds were not shared."""
+    """The same of arms of different pretrainings, as ``estimates.linear`` does it with one variance for both."""
     seeds = of.arms.shape[-1]
-    parts = of.arms.var(axis=-1, ddof=1) / seeds
-    examples = np.maximum(of.examples - of.rest, 0)
-    total = parts.sum(axis=-1) + examples
-    known = (parts**2).sum(axis=-1) / (seeds - 1) + examples**2 / (of.count - 1)
-    return of.sums.mean(axis=-1), np.sqrt(total), np.maximum(seeds - 1.0, total**2 / known - LESS)
+    return _cautious(of, of.arms.var(axis=-1, ddof=1).sum(axis=-1) / seeds, 2 * (seeds - 1.0))
 
 
 METHODS: Mapping[str, Callable[[Tables], Contrasts]] = {
