@@ -3,11 +3,12 @@
 Claims about one contrast of cells on one metric are one test, however they bracket it. A metric without noise, such as
 a number of parameters, is compared directly and is no test, and neither is what the scale leaves out.
 
-A claim is corrected for the tests that stood when it was stated. The *planned* tests, those of claims that were
-committed before their first record, are one family, fixed before there are results. *Post hoc* claims have a family of
-their own: their tests and the planned ones. So no claim that is stated later moves a number of a planned claim, and
-none is easier to show than if it had been planned. What else might have been stated after the results no correction
-knows; the mark says so. A post hoc claim about a planned contrast is the planned test, with its interval.
+A claim is corrected for the tests that stood when it was stated, as far as these have runs: a family grows with later
+arms. The *planned* tests, those of claims that were committed before their first record, are one family. *Post hoc*
+claims have a family of their own: their tests and the planned ones. So no claim that is stated later moves a number of
+a planned claim, and none is easier to show than if it had been planned. What else might have been stated after the
+results no correction knows; the mark says so. A post hoc claim about a planned contrast is the planned test, with its
+interval.
 """
 
 from collections.abc import Sequence

@@ -28,7 +28,7 @@ _OF_SPEED = ("tokens/s", "times")  # units of what does not depend on what was l
 
 
 def floors(table: Measurements, claim: Claim, sides: Sides) -> tuple[str, ...]:
-    """For each side the simple method that it is no better than; empty where it is better than all.
+    """For each side the simple method that it is not shown to be better than; empty where it is better than all.
 
     A claim against a simple method compares with a floor or more, and has none. Its positive control replaces it.
     """
@@ -37,11 +37,15 @@ def floors(table: Measurements, claim: Claim, sides: Sides) -> tuple[str, ...]:
     asked = Metric(name=claim.metric, better=claim.better)
     found = []
     for place, (cell, flat) in enumerate(zip(sides.cells, sides.floor, strict=True)):
-        bar = None if claim.metric in (*HELDOUT, *table.bars(cell)) else strongest(table, asked, cell)
+        counted = table.bars(cell)
+        if own := counted.get(claim.metric):
+            bar: tuple[float, str] | None = own.level, own.floor
+        else:
+            bar = None if claim.metric in HELDOUT else strongest(table, asked, cell)
         if bar is None or bar[1] == BIGRAM:
-            counted = [bar.floor for bar in table.bars(cell).values()]
+            names = [*(one.floor for one in counted.values()), BIGRAM]
             is_floor = flat and not claim.metric.startswith(tuple(f"{task}." for task in TASKS))
-            found.append((counted or [BIGRAM])[0] if is_floor else "")
+            found.append(names[0] if is_floor else "")
         else:
             found.append(bar[1] if sides.sample.values[place] and not _is_above(claim, sides, place, bar[0]) else "")
     return tuple(found)
@@ -55,11 +59,10 @@ def _is_above(claim: Claim, sides: Sides, place: int, bar: float) -> bool:
 
 
 def named(found: Sequence[str]) -> list[str]:
-    """What the sides at a floor are no better than, each once: ``1 of 2 sides is no better than ...``."""
+    """What the sides at a floor are not better than, each once: ``1 of 2 sides not shown to be better than ...``."""
     names = [name for name in found if name]
     return [
-        f"{(count := names.count(name))} of {len(found)} sides {'are' if count > 1 else 'is'} no better than "
-        f"{listed([name])}"
+        f"{names.count(name)} of {len(found)} sides not shown to be better than {listed([name])}"
         for name in dict.fromkeys(names)
     ]
 

@@ -171,9 +171,11 @@ def _limits(measured: Measurements, verdict: Verdict, names: Sequence[str]) -> s
     marked = [(name, in_plain_words(floor) if floor in counted else listed([floor]))
               for name, floor in zip(names, verdict.floors, strict=False) if floor]  # fmt: skip
     if len(marked) == len(names):
-        return f"{'neither' if len(names) == 2 else 'none'} is better than {marked[0][1]}"
+        return f"{'neither' if len(names) == 2 else 'none'} is shown to be better than {marked[0][1]}"
     if marked:
-        return " and ".join(f"{name.partition(' (for ')[0]} is no better than {bar}" for name, bar in marked)
+        return " and ".join(
+            f"{name.partition(' (for ')[0]} is not shown to be better than {bar}" for name, bar in marked
+        )
     if verdict.direction is not Direction.OPEN and verdict.regime in _SPEED:
         return _SPEED[verdict.regime]
     is_said = verdict.reason is Reason.POWER and verdict.claim.relation in _PAIRS  # "not distinguished"

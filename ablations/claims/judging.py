@@ -32,13 +32,14 @@ from ablations.claims.alignment import Aligned, Kind, aligned
 from ablations.claims.contrasts import Sides, collect, computing, official
 from ablations.claims.families import families, test_of
 from ablations.claims.floors import floors, named, unlearned
-from ablations.claims.margins import margin
+from ablations.claims.margins import PUBLISHED, margin, source
 from ablations.claims.outcomes import (
     NOT_JUDGED,
     NOT_MEASURED,
     OPEN,
     SETTLED,
     WITHIN,
+    Direction,
     Reason,
     Regime,
 )
@@ -63,7 +64,7 @@ _OF_KIND = {
     Kind.QUALITY: Regime.QUALITY,
     Kind.SPEED: Regime.SPEED,
     Kind.OPEN: Regime.SPEED_OR_QUALITY,
-    Kind.NONE: Regime.AS_PUBLISHED,
+    Kind.NONE: Regime.SPEED_OR_QUALITY,
 }
 _NOTHING = Interval(None, None, None, 0, LEVEL)
 
@@ -191,7 +192,8 @@ class _Judged:
         case = self.case
         if case.reason or not case.estimates:
             return OPEN
-        return case.relation.decide(case.claim, self.adjusted, case.ways, case.margin)
+        margin_ = None if source(case.claim) == PUBLISHED else case.margin  # smaller than published is no equality
+        return case.relation.decide(case.claim, self.adjusted, case.ways, margin_)
 
     @property
     def reason(self) -> Reason:
@@ -206,11 +208,13 @@ class _Judged:
         first = estimates[0] if estimates else None
         raw = relation.interval(estimates, LEVEL) if estimates else _NOTHING
         at_equal_multiples = aligned(claim, sides, measured.at_look(max(1, self.decision.look)))
+        direction = relation.direction(adjusted)
+        differs = direction is not Direction.OPEN and claim.relation != "~"
         verdict = Verdict(
             claim=claim,
             outcome=self.outcome,
-            regime=case.regime(at_equal_multiples) if self.reason.is_measured else Regime.NONE,
-            direction=relation.direction(adjusted),
+            regime=case.regime(at_equal_multiples if differs else None) if self.reason.is_measured else Regime.NONE,
+            direction=direction,
             size=relation.size(claim, adjusted, case.margin),
             reason=self.reason,
             notes=tuple(filter(None, (case.why, case.rate, case.unlearned, *sides.notes, *self._marks()))),

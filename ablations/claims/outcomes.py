@@ -20,10 +20,10 @@ class Regime(StrEnum):
     BY_CONSTRUCTION = "by construction"  # it follows from the formula
     CONFOUNDED = "confounded"  # something else that differs between the sides may explain all of it
     OTHER = "other subject"  # another quantity, protocol or model than the claim's
-    BELOW = "below counting"  # no side is better than the best method without a network
-    PLATEAU = "plateau"  # no side is better than the bigram baseline, or the positive control has not learned
+    BELOW = "below counting"  # in some compared pair neither side is shown to be better than a method without a network
+    PLATEAU = "plateau"  # the same of the bigram baseline, or the positive control has not learned
     SPEED = "speed"  # equal at equal multiples of the crossing
-    SPEED_OR_QUALITY = "speed or quality"
+    SPEED_OR_QUALITY = "speed or quality"  # which of them is not shown
     QUALITY = "quality"  # a difference at equal multiples of the crossing too
     AS_PUBLISHED = "as published"  # none of these
     NONE = ""  # not measured

@@ -167,12 +167,12 @@ def _notes() -> list[str]:
         "and looks of a grid. The CSV has those at 95 % too, and whether an answer survives a correction over all "
         "grids. Often an answer rests on a proxy, which its page names. The number of settled claims depends on the "
         "choice of claims and is no aim.",
-        "The regime in brackets says what kind of result it is. Below counting: no side is better than the best method "
-        "without a network on the page. Of masked words that is a product of counts of the two neighbours. Speed: no "
-        "difference at equal multiples of the tokens at which a run passes the bigram baseline, where a constant "
-        "offset would have left one. Quality: a difference there too. Other subject: another quantity, protocol or "
-        "model than the claim's. By construction: it follows from the formula. Confounded: something else may explain "
-        "all of it. The page says why.",
+        "The regime in brackets says what kind of result it is. Below counting: neither side of a compared pair is "
+        "shown to be better than the best method without a network on the page. Of masked words that is a product of "
+        "counts of the two neighbours. Speed: no difference at equal multiples of the tokens at which a run passes "
+        "the bigram baseline, where a constant offset would have left one. Quality: a difference there too. Other "
+        "subject: another quantity, protocol or model than the claim's. By construction: it follows from the formula. "
+        "Confounded: something else may explain all of it. The page says why.",
         f"Of the {len(with_parts())} statements that are kept, {len(with_parts()) - len(published_claims())} are parts "
         "of wider ones, one task or one reading of it, and count with those.",
     ]

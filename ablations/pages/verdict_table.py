@@ -14,8 +14,9 @@ T = TypeVar("T")
 ABOUT = (
     "Effect: by how much side a is better than side b, as the claim names them. It has its interval at 95 %, and the "
     "adjusted one, which decides. That is widened for the tests with runs and for looks (Holm). Both count the noise "
-    "of held-out examples where their scores are kept. The intervals under Results do neither. n: runs of the side "
-    "that has fewest. Verdict: what the runs show at equal tokens. Regime: what kind of result that is."
+    "of held-out examples where their scores are kept, but for means over tasks. The intervals under Results do "
+    "neither. n: runs of the side that has fewest. Verdict: what the runs show at equal tokens. Regime: what kind of "
+    "result that is."
 )
 _ADVICE = {  # why a claim is open -> what a reader may do
     Reason.UNTESTABLE: "another scale may have the cells",

@@ -25,9 +25,9 @@ def join(document: Document) -> Any:
     if not isinstance(entries, list):
         return entries
     named = [metric for metric in metrics if isinstance(metric, dict)] if isinstance(metrics, list) else []
-    better = {metric.get("name"): {"better": metric["better"]} for metric in named if "better" in metric}
+    better = {str(metric.get("name")): {"better": metric["better"]} for metric in named if "better" in metric}
     return [
-        better.get(entry.get("metric"), {}) | _joined(n, entry, document) if isinstance(entry, dict) else entry
+        better.get(str(entry.get("metric")), {}) | _joined(n, entry, document) if isinstance(entry, dict) else entry
         for n, entry in enumerate(entries)
     ]
 

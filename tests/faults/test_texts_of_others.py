@@ -42,7 +42,7 @@ GRID = {
     "baseline": {ANY: ANY},
     "seeds": 2,
     "scales": {
-        "laptop": {"description": ANY, "caveat": ANY, "conclusion": [{"say": ANY, "given": {"own": "holds"}}]}
+        "laptop": {"description": ANY, "caveat": ANY, "conclusion": [{"say": ANY, "given": {"own": "as claimed"}}]}
     },
     "metrics": [{"name": "heldout.loss", "better": "lower", "label": ANY}],
     "claims": [

@@ -64,7 +64,9 @@ class TestSavingAndResuming:
             clock[0] += 1
             return original(self, example, index)
 
-        monkeypatch.setattr(recorder, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+        monkeypatch.setattr(
+            recorder, "time", SimpleNamespace(monotonic=lambda: clock[0], process_time=lambda: clock[0])
+        )
         monkeypatch.setattr(Pretrain, "training_step", step)
         with pytest.raises(Interrupted):
             fit(tiny, 0, tmp_path, stop=stop_after(7))

@@ -38,8 +38,8 @@ def test_a_title_says_who_is_better_by_the_effect_of_the_verdict(better, sides, 
 
 @pytest.mark.parametrize(
     ("bar", "says"),
-    [(3.0, "neither is better than counts of neighbours"),
-     (4.2, "15 % is no better than counts of neighbours")],
+    [(3.0, "neither is shown to be better than counts of neighbours"),
+     (4.2, "15 % is not shown to be better than counts of neighbours")],
     ids=["both", "one"],
 )  # fmt: skip
 def test_at_the_floor_nobody_beats_anybody(bar, says, tmp_path):
