@@ -30,11 +30,19 @@ torch.set_num_threads(1)
 settings.register_profile("suite", deadline=None, max_examples=depth(25, 300), derandomize=not NIGHTLY)
 settings.load_profile("suite")  # no test is timed
 
-# A slow test is known by its folder, by a fixture, or by what its file imports: whatever has one of these trains,
-# starts processes, publishes pages, or asks all grids.
-SLOW_FOLDERS = {"end_to_end", "faults", "gpu", "identities", "parity"}
+# A slow test is known by its folder or file, by a fixture, or by what its file imports: whatever has one of these
+# trains, starts processes, publishes pages, draws figures, or asks all grids, systems or records.
+SLOW_PLACES = {
+    "end_to_end", "faults", "figures", "gpu", "identities", "parity", "test_awd_lstm.py", "test_bars.py",
+    "test_campaign.py", "test_carry.py", "test_devices.py", "test_fading_gradients.py", "test_footprint.py",
+    "test_looks.py", "test_parents.py", "test_pins.py", "test_published.py", "test_searches.py",
+    "test_stored_configurations.py",
+}  # fmt: skip
 TRAINING = {"tiny", "cached", "forking", "nursery_process", "finished_results"}
-WORKING = {"Study", "execute", "finetune", "finished", "fit", "relative", "republish", "subprocess", "transformers"}
+WORKING = {
+    "Study", "execute", "finetune", "finished", "fit", "publish_page", "relative", "republish", "subprocess",
+    "transformers",
+}  # fmt: skip
 
 
 _numbers = itertools.count()  # of the tests of a process
@@ -50,7 +58,7 @@ def pytest_collection_modifyitems(items):
     """Marks as slow what is known to be; other slow tests have the mark."""
     for item in items:
         imported = vars(item.module) if hasattr(item, "module") else {}
-        here = [(SLOW_FOLDERS, item.path.parts), (TRAINING, item.fixturenames), (WORKING, imported)]
+        here = [(SLOW_PLACES, item.path.parts), (TRAINING, item.fixturenames), (WORKING, imported)]
         if not all(known.isdisjoint(found) for known, found in here):
             item.add_marker(pytest.mark.slow)
 

@@ -19,8 +19,6 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from ablations.claims.basis import columns
 from ablations.claims.margins import PUBLISHED, published_effect, source
 from ablations.claims.outcomes import AGAINST, AS_CLAIMED, OPEN, SETTLED, WITHIN, Reason, Regime
@@ -29,7 +27,6 @@ from ablations.claims.verdict import Verdict
 from ablations.core import formatting
 from ablations.core.looks import Looks, decided_in_families, overall_alpha
 from ablations.measurements.dictionary import unit
-from ablations.measurements.measurements import Measurements
 from lightning_modules.config import ConfigError
 
 NOT_RUN, NO_GRID = "not run", "no grid"
@@ -40,7 +37,6 @@ STATES = (PAST, BELOW, ELSE, AGAINST, WITHIN, OPEN, NOT_RUN, NO_GRID)
 _SIZES = ("laptop", "gpu", "paper")  # as `published_claims.TESTABLE`, small ones first
 MECHANISM = "mechanism"  # the scale of constructed text, whose verdicts are counted apart
 CONSTRUCTED = "constructed"  # what it can test of `published_claims.TESTABLE`
-_LOWER = ("loss", "perplexity", "error")
 
 
 @dataclass(frozen=True)
@@ -55,8 +51,6 @@ class Answer:
         reason: Why it is open; empty if it is not.
         direction, size, margin, look: As in the verdict.
         effect, effect_low, effect_high: In ``unit``, with the interval that decides.
-        removed, published: The share of b's shortfall that a removes, measured and printed; see `removed`.
-        low, high: The adjusted interval of the measured share.
         runs: The ids of the runs behind it.
         continued: Whether it is about continued pretraining.
         statement: The claim as the grid states it.
@@ -82,10 +76,6 @@ class Answer:
     metric: str
     n: int
     effect: float | None
-    removed: float | None
-    low: float | None
-    high: float | None
-    published: float | None
     runs: tuple[str, ...]
     reason: str = ""
     direction: str = ""
@@ -198,43 +188,9 @@ class Entry:
         return any(answer.post_hoc for answer in self.answers)
 
 
-def removed(a: float, b: float, *, lower: bool) -> float | None:
-    """The share of b's shortfall that a removes: a unit in common to papers' metrics and ours.
-
-    The shortfall of a loss or an error rate is itself; that of a score is its distance from 1 (100 for per cent).
-    Negative if a is worse.
-
-    >>> removed(4.0, 5.0, lower=True), round(removed(90.0, 80.0, lower=False), 3)
-    (0.2, 0.5)
-    """
-    shortfall = abs(b if lower else (100.0 if max(a, b) > 1 else 1.0) - b)
-    return None if not shortfall else ((b - a) if lower else (a - b)) / shortfall
-
-
-def _printed(verdict: Verdict) -> float | None:
-    """`removed` for the printed values; perplexities as their logarithms, which are losses."""
-    values = verdict.claim.published
-    if not {"a", "b"} <= values.keys():
-        return None
-    a, b, name = values["a"], values["b"], verdict.claim.published_metric.lower()
-    if "perplexity" in name:
-        a, b = float(np.log(a)), float(np.log(b))
-    return removed(a, b, lower=any(word in name for word in _LOWER))
-
-
-def card(verdict: Verdict, measured: Measurements) -> dict[str, Any]:
+def card(verdict: Verdict) -> dict[str, Any]:
     """A verdict as data for the card of its page."""
-    metric, lower = verdict.claim.metric, verdict.claim.better == "lower"
-    other = verdict.claim.against or metric
-    second = verdict.runs[-1] if len(verdict.runs) in (1, 2) else ()  # with a simple method, those of side a
-    b = [record.metrics.get(other) for id in second if (record := measured.get(id)) is not None]
-    known = [float(value) for value in b if value is not None]
-    floor = float(np.mean(known)) if known and len(known) == len(b) else None
-    shares: list[float | None] = [None, None, None]
-    interval = verdict.adjusted
-    if floor is not None and verdict.claim.relation in (">", "~"):
-        scale = abs((0.0 if lower else 1.0) - floor)
-        shares = [None if x is None or not scale else x / scale for x in (verdict.effect, interval.low, interval.high)]
+    metric, interval = verdict.claim.metric, verdict.adjusted
     return {
         "claim": counted_as(verdict.claim.claim),
         "asked": verdict.claim.id,
@@ -264,8 +220,6 @@ def card(verdict: Verdict, measured: Measurements) -> dict[str, Any]:
         "metric": verdict.metric,
         "n": verdict.n,
         "effect": verdict.effect,
-        **dict(zip(("removed", "low", "high"), shares, strict=True)),
-        "published": _printed(verdict),
         "runs": sorted({id for side in verdict.runs for id in side}),
     }
 

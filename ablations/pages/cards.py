@@ -4,10 +4,11 @@ import json
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ConfigDict
 
+from ablations.claims.outcomes import Regime
 from ablations.core import store
 from lightning_modules.config import ConfigError, Settings, knob, required
 from lightning_modules.files import Refused, read
@@ -28,7 +29,9 @@ class _Claim(_Part):
     asked: str = required("The id of the grid's own claim.")
     statement: str = required("What is claimed.")
     sentence: str = required("The verdict in words.")
-    outcome: str = required("The verdict.")
+    outcome: Literal["as claimed", "against", "within the margin", "open", "not run", "not judged"] = required(
+        "The verdict."
+    )
     metric: str = required("What was measured.")
     n: int = required("Runs of the side that has fewest.")
     direction: str = knob("", "Which way the interval shows the difference to go.")
@@ -47,7 +50,7 @@ class _Claim(_Part):
     aligned_low: float | None = knob(None, "The lower end of its 95 % interval.")
     aligned_high: float | None = knob(None, "The upper end.")
     kind: str = knob("", "Whether that makes the difference one of speed or of quality.")
-    regime: str = knob("", "What kind of result it is.")
+    regime: Regime = knob(Regime.NONE, "What kind of result it is.")
     because: str = knob("", "Why its validity is threatened.")
     plain_low: float | None = knob(None, "The lower end of the interval at 95 %, not corrected.")
     plain_high: float | None = knob(None, "Its upper end.")
@@ -55,10 +58,6 @@ class _Claim(_Part):
     p: float | None = knob(None, "Two-sided p, corrected for looks and not for claims.")
     basis: dict[str, str | float | None] = knob({}, "What the interval is computed from, by the columns of the table.")
     effect: float | None = required("The difference.")
-    removed: float | None = required("The share of the shortfall that is removed.")
-    low: float | None = required("Its lower bound.")
-    high: float | None = required("Its upper bound.")
-    published: float | None = required("The printed share.")
     runs: tuple[str, ...] = required("The runs behind it.")
 
 

@@ -151,7 +151,7 @@ def _card(plan: Planned, measured: Measurements, verdicts: Sequence[Verdict]) ->
         "planned": planned,
         "verdicts": judging.tally(verdicts),
         "headline": headline(measured, verdicts, _quoted(plan, measured, verdicts)),
-        "claims": [scoreboard.card(verdict, measured) for verdict in verdicts],
+        "claims": [scoreboard.card(verdict) for verdict in verdicts],
     } | {name: text for name, text in (("overridden", heading.overridden(plan)), ("answer", answer_in_words)) if text}
 
 

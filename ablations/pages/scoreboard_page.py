@@ -86,7 +86,7 @@ def sheets(entries: Sequence[scoreboard.Entry]) -> tuple[Sheet, Sheet, dict[str,
          "survives board", "look", "n",
          "effect", "low", "high", "low at 95 %", "high at 95 %", "margin",
          "aligned", "aligned low", "aligned high", "speed or quality",
-         "removed", "removed low", "removed high", "removed as published", *basis.COLUMNS],
+         *basis.COLUMNS],
         [_row(entry, answer) for entry in entries for answer in entry.answers or (None,)],
     )  # fmt: skip
     runs = [
@@ -114,13 +114,12 @@ def _row(entry: scoreboard.Entry, answer: Answer | None) -> list[Entry]:
     known: list[Entry] = [claim.id, claim.paper, claim.table, claim.statement, claim.published, claim.relation]
     known += [claim.testable, " ".join(entry.grids)]
     if answer is None:
-        return [*known, *[None] * 7, NOT_RUN if entry.grids else NO_GRID, *[None] * (22 + len(basis.COLUMNS))]
+        return [*known, *[None] * 7, NOT_RUN if entry.grids else NO_GRID, *[None] * (18 + len(basis.COLUMNS))]
     known += [answer.grid, answer.scale, answer.asked, answer.post_hoc, answer.continued, answer.metric, answer.unit]
     known += [answer.outcome, answer.regime, answer.direction, answer.size, answer.reason, answer.because]
     known += [answer.survives, answer.look, answer.n, answer.effect]
     known += [answer.effect_low, answer.effect_high, answer.plain_low, answer.plain_high, answer.margin]
     known += [answer.aligned, answer.aligned_low, answer.aligned_high, answer.kind]
-    known += [answer.removed, answer.low, answer.high, answer.published]
     return [*known, *(answer.basis.get(name) for name in basis.COLUMNS)]
 
 

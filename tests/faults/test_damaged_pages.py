@@ -1,5 +1,6 @@
 """Files of pages that are damaged: named, left out of the overviews, and every other page is written."""
 
+import json
 import warnings
 
 import pytest
@@ -41,10 +42,14 @@ def test_cards_of_other_pages_that_are_none(results):
     for number, (name, content) in enumerate(GARBAGE.items()):
         put(results / "another" / f"scale{number}" / "page.json", content)
     put(results / "another" / "odd" / "page.json", '{"question": "?", "finished": 1, "planned": 1, "claims": 3}')
+    claim = {"effect": None, "n": 1, "runs": []}
+    claim |= dict.fromkeys(("claim", "asked", "statement", "sentence", "metric"), "x") | {"outcome": "contradicts"}
+    old = {"question": "?", "finished": 1, "planned": 1, "verdicts": "", "claims": [claim]}  # of an older version
+    put(results / "another" / "old" / "page.json", json.dumps(old))
     put(results / "essays" / "odd" / "notebook.ipynb", "{}")
     done = tables(results)
     assert done.exit_code == 0
-    for place in (*(f"scale{number}" for number in range(len(GARBAGE))), "odd"):
+    for place in (*(f"scale{number}" for number in range(len(GARBAGE))), "odd", "old"):
         assert f"another/{place}/page.json" in done.stderr
     index = (results / "README.md").read_text()
     assert "masking_ratio/laptop" in index

@@ -59,8 +59,8 @@ GRID = {
 PROVENANCE = ("commit", "code", "device", "torch", "lightning", "python", "started", "finished", "threads", "dirty",
               "attempts")  # fmt: skip
 
-CLAIM_TEXTS = ("claim", "asked", "statement", "sentence", "outcome", "metric", "direction", "size", "reason", "unit",
-               "quantity", "kind", "threat", "because")  # fmt: skip
+CLAIM_TEXTS = ("claim", "asked", "statement", "sentence", "metric", "direction", "size", "reason", "unit",
+               "quantity", "kind", "because")  # fmt: skip
 
 
 def foreign(record, text):
@@ -74,8 +74,8 @@ def foreign(record, text):
 def card(text):
     """A card of a page with a text wherever it may have one."""
     claim = dict.fromkeys(CLAIM_TEXTS, text)
-    claim |= {"n": 1, "effect": 1.0, "removed": 1.0, "low": 0.5, "high": 2.0, "published": 1.0, "runs": [text],
-              "basis": {text: text, "test": text}}  # fmt: skip
+    claim |= {"outcome": "as claimed", "regime": "quality", "n": 1, "effect": 1.0, "runs": [text]}
+    claim["basis"] = {text: text, "test": text}
     names = dict.fromkeys(("question", "verdicts", "overridden", "answer", "headline"), text)
     return {**names, "finished": 1, "planned": 1, "claims": [claim]}
 

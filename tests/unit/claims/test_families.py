@@ -100,7 +100,7 @@ def test_the_board_corrects_planned_claims_for_planned_ones():
         rows = [
             {"claim": "mask15.r.40_gt_15_mnli", "asked": f"c{n}", "outcome": "as claimed", "p": x, "test": n, "n": 4,
              "post_hoc": n > 1, "sentence": "", "metric": "m", "effect": 1.0, "runs": ["r"],
-             **dict.fromkeys(("removed", "low", "high", "published"))}
+             }
             for n, x in enumerate(p)
         ]  # fmt: skip
         return "g", "laptop", {"claims": rows}

@@ -23,7 +23,6 @@ from ablations.claims.scoreboard import (
     answers,
     card,
     entries,
-    removed,
     states,
     surviving,
 )
@@ -50,12 +49,12 @@ def answered(study, records, grid="masking_ratio"):
 
 
 def cards(measured):
-    return [card(verdict, measured) for verdict in verdicts(measured)]
+    return [card(verdict) for verdict in verdicts(measured)]
 
 
 def said(*outcomes, grids=("g",)):
     made = [
-        Answer(ID, f"{ID}{n}", grid, "laptop", outcome, "", "m", 5, None, None, None, None, None, ())
+        Answer(ID, f"{ID}{n}", grid, "laptop", outcome, "", "m", 5, None, ())
         for n, (grid, outcome) in enumerate(outcomes)
     ]
     return Entry(claims()[ID], tuple(made), tuple(grids)).outcome("laptop")
@@ -80,7 +79,6 @@ def judged_elsewhere(grid, outcome, *p, regime="quality"):
     """The card of a page with one claim for each p, each a test of its own."""
     row = {"claim": ID, "sentence": "", "metric": "m", "outcome": outcome, "n": 5, "effect": 1.0, "runs": ["r"]}
     row["regime"] = regime
-    row |= dict.fromkeys(("removed", "low", "high", "published"))
     rows = [row | {"asked": f"{ID}{n}", "p": x, "test": n} for n, x in enumerate(p)]
     return grid, "laptop", {"claims": rows}
 
@@ -132,20 +130,6 @@ def test_missing_records_never_leave_a_verdict(study):
     assert nothing.outcome == NOT_RUN
 
 
-def test_effects_are_shares_of_the_shortfall(study):
-    (one,) = answered(study, study[2])
-    assert removed(90.0, 80.0, lower=False) == pytest.approx(0.5)
-    assert removed(0.9, 0.8, lower=False) == pytest.approx(0.5)
-    assert removed(5.0, 4.0, lower=True) == pytest.approx(-0.25)
-    assert removed(1.0, 1.0, lower=False) is None
-    assert one.published == pytest.approx(0.3 / 15.8)
-    made, cells, everything = study
-    (verdict,) = verdicts(Measurements(made, cells, everything))
-    worse = [everything[b].metrics["heldout.loss"] for b in verdict.runs[1]]
-    assert one.removed == pytest.approx(verdict.effect / (sum(worse) / len(worse)))
-    assert one.low < one.removed < one.high < 0
-
-
 def test_a_hypothesis_of_a_grid_is_on_no_papers_row():
     study = synthetic.make_study(claims=[synthetic.make_claim(claim="")])
     assert answered(study, study[2]) == []
@@ -177,8 +161,7 @@ def given(*reasons, outcome=OPEN, claim=ID, **changes):
     known = {"effect": 0.1, "effect_low": 0.05, "effect_high": 0.2, "quantity": "nats", "statement": "A is better."}
     made = [
         Answer(
-            claim, f"{claim}{n}", f"g{n}", "laptop", outcome, "", "loss", 5, removed=None, low=None, high=None,
-            published=None, runs=(), reason=reason, **known | changes,
+            claim, f"{claim}{n}", f"g{n}", "laptop", outcome, "", "loss", 5, runs=(), reason=reason, **known | changes,
         )
         for n, reason in enumerate(reasons)
     ]  # fmt: skip
