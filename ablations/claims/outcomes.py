@@ -20,8 +20,8 @@ class Regime(StrEnum):
     BY_CONSTRUCTION = "by construction"  # it follows from the formula
     CONFOUNDED = "confounded"  # something else that differs between the sides may explain all of it
     OTHER = "other subject"  # another quantity, protocol or model than the claim's
-    BELOW = "below counting"  # in some compared pair neither side is shown to be better than a method without a network
-    PLATEAU = "plateau"  # the same of the bigram baseline, or the positive control has not learned
+    PLATEAU = "plateau"  # no side of a compared pair passes the bigram baseline, or the control has not learned
+    BELOW = "below counting"  # the same of the best method without a network
     SPEED = "speed"  # equal at equal multiples of the crossing
     SPEED_OR_QUALITY = "speed or quality"  # which of them is not shown
     QUALITY = "quality"  # a difference at equal multiples of the crossing too
