@@ -83,6 +83,7 @@ def test_each_relation_has_three_outcomes(relation, means, outcome):
     found = verdict(asked(relation), measured(means))
     assert found.outcome == outcome
     assert found.sentence.startswith(outcome)
+    assert ("smallest step is -" in found.sentence) is (relation == "ordering" and found.effect < 0)
     assert found.n == 12
 
 
