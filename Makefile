@@ -38,7 +38,6 @@ $(VENV)/.demo: pyproject.toml constraints.txt
 # What the other targets need besides.
 $(VENV)/.installed: $(VENV)/.demo
 	$(INSTALL) --editable '.[dev]'
-	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib > /dev/null || true # on all cores, where pip takes one; a file of torch is of Python 3.12
 	touch $@
 
 demo: $(VENV)/.demo ## from clone to an ablation on real text: train, table, figure, verdict

@@ -19,7 +19,6 @@ from ablations.claims.headline import headline
 from ablations.core import formatting, strict_yaml
 from ablations.core.counted import counted
 from ablations.core.formatting import markdown_code, markdown_text
-from ablations.core.metrics import HELDOUT
 from ablations.core.shown import Shown
 from ablations.core.store import Records
 from ablations.literature import published_tables, systems
@@ -35,6 +34,7 @@ from ablations.running.execute import Asked, Summary, execute_phases
 from ablations.running.progress import display
 from ablations.schema.cell import Cell
 from ablations.schema.grid import FINETUNING, MEASURING, PARENTS, START
+from ablations.schema.metrics import HELDOUT
 from ablations.schema.record import Record
 from lightning_modules import places
 from lightning_modules.config import ConfigError, Problem, as_data, did_you_mean, diff

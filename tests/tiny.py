@@ -48,7 +48,7 @@ seeds: {seeds}
 scales:
   smoke: {{description: seconds}}
 metrics:
-  - {{name: heldout.loss, better: lower, label: "held-out loss (nats)"}}
+  - {{name: heldout.loss, label: "held-out loss (nats)"}}
 {extra}""",
         encoding="utf-8",
     )

@@ -32,12 +32,12 @@ from ablations.claims.relations import RELATIONS
 from ablations.core.crossing import EARLIER, is_quality, is_speed, left_by_offset, nearest
 from ablations.core.estimates import Estimate
 from ablations.core.formatting import cell_text, value_text
-from ablations.core.metrics import HELDOUT
 from ablations.core.statistics import LEVEL, Interval
 from ablations.measurements.curves import amounts, crossing, curve, final_slope, geometric_mean, value_at
 from ablations.measurements.measurements import Measurements
 from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
+from ablations.schema.metrics import HELDOUT
 from ablations.schema.record import Record
 
 _LINEAR = (">", "~", "ordering", "trend", "interaction")  # relations whose estimates are sums of means of cells

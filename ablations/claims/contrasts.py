@@ -10,7 +10,6 @@ from ablations.claims.relations import RELATIONS
 from ablations.claims.sample import Sample
 from ablations.core.estimates import NO_EXAMPLES
 from ablations.core.formatting import cell_text, value_text
-from ablations.core.metrics import EXACT
 from ablations.literature.published_values import same
 from ablations.measurements import trunks, variances
 from ablations.measurements.derived import DERIVED
@@ -22,6 +21,7 @@ from ablations.measurements.sides import Compared, comparable, one_text
 from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
 from ablations.schema.grid import Grid
+from ablations.schema.metrics import EXACT
 from ablations.schema.run import Run
 from lightning_modules.tasks import TASKS
 from lightning_modules.zero_shot.table import ZERO_SHOT

@@ -18,11 +18,11 @@ from ablations.claims.contrasts import unmeasured
 from ablations.claims.margins import margin
 from ablations.claims.relations import RELATIONS
 from ablations.core.estimates import summed
-from ablations.core.metrics import EXACT
 from ablations.measurements.selection import side_of
 from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
 from ablations.schema.grid import Grid
+from ablations.schema.metrics import EXACT
 
 Key = tuple[object, ...]  # what makes two claims one test
 

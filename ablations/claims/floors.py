@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 
 from ablations.claims.contrasts import Sides
 from ablations.core.formatting import cell_text
-from ablations.core.metrics import HELDOUT
 from ablations.core.statistics import LEVEL, mean_interval
 from ablations.measurements.dictionary import unit
 from ablations.measurements.measurements import Measurements
@@ -22,6 +21,7 @@ from ablations.measurements.selection import side_of
 from ablations.schema.cell import Cell
 from ablations.schema.claim import Claim
 from ablations.schema.grid import Metric
+from ablations.schema.metrics import HELDOUT
 from lightning_modules.tasks import TASKS
 
 _OF_SPEED = ("tokens/s", "times")  # units of what does not depend on what was learned
@@ -34,7 +34,7 @@ def floors(table: Measurements, claim: Claim, sides: Sides) -> tuple[str, ...]:
     """
     if claim.against or unit(claim.metric) in _OF_SPEED:
         return ("",) * len(sides.cells)
-    asked = Metric(name=claim.metric, better=claim.better)
+    asked = Metric(name=claim.metric)
     found = []
     for place, (cell, flat) in enumerate(zip(sides.cells, sides.floor, strict=True)):
         counted = table.bars(cell)

@@ -10,10 +10,10 @@ from ablations.claims.margins import source
 from ablations.claims.verdict import Verdict
 from ablations.claims.verdict_text import families_text
 from ablations.core.formatting import markdown_text
-from ablations.core.metrics import EXACT
 from ablations.measurements.measurements import Measurements
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid
+from ablations.schema.metrics import EXACT
 
 
 @dataclass(frozen=True)

@@ -50,13 +50,13 @@ from ablations.claims.verdict_text import published, sentence
 from ablations.core.estimates import Estimate
 from ablations.core.formatting import split_unit
 from ablations.core.looks import Decision, Looks, decided_in_families
-from ablations.core.metrics import EXACT
 from ablations.core.statistics import LEVEL, Interval
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.references import BIGRAM
 from ablations.measurements.selection import parts_of
 from ablations.measurements.variances import about
 from ablations.schema.claim import Claim
+from ablations.schema.metrics import EXACT
 from lightning_modules.tasks import TASKS
 from lightning_modules.zero_shot.table import ZERO_SHOT
 

@@ -8,9 +8,9 @@ size is held against the effect that the paper printed, where that transfers to 
 import math
 
 from ablations.core.formatting import split_unit
-from ablations.core.metrics import HELDOUT
 from ablations.measurements.dictionary import unit
 from ablations.schema.claim import Claim
+from ablations.schema.metrics import HELDOUT
 from lightning_modules.tasks import TASKS
 
 SIZED = (">", "~", "interaction")  # relations that take a margin: differences in the metric's own unit

@@ -17,7 +17,6 @@ from ablations.claims.relations import RELATIONS
 from ablations.claims.sample import Sample
 from ablations.core.formatting import Entry, Sheet, fixed, places, split_unit
 from ablations.core.looks import Looks, nominal_alpha
-from ablations.core.metrics import EXACT
 from ablations.core.moderation import Variance
 from ablations.core.statistics import LEVEL, POWER
 from ablations.measurements import like_size, trunks
@@ -28,6 +27,7 @@ from ablations.measurements.variances import group_of
 from ablations.schema.claim import Claim
 from ablations.schema.grid import Grid
 from ablations.schema.kinds import KINDS
+from ablations.schema.metrics import EXACT
 from ablations.schema.record import Record
 from ablations.schema.run import Run
 

@@ -6,10 +6,10 @@ from ablations.claims.alignment import Aligned
 from ablations.claims.contrasts import Computing
 from ablations.claims.outcomes import NOT_JUDGED, NOT_MEASURED, Direction, Reason, Regime, Size
 from ablations.core.estimates import Estimate
-from ablations.core.metrics import EXACT
 from ablations.core.statistics import Interval
 from ablations.measurements.trunks import WORD as CONTINUED
 from ablations.schema.claim import Claim
+from ablations.schema.metrics import EXACT
 
 
 @dataclass(frozen=True)

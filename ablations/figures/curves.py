@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from ablations.core.formatting import axis_text, cell_text, quantity, value_text
-from ablations.core.metrics import TRANSLATED
 from ablations.figures.style import (
     FAINT,
     MOST_SERIES,
@@ -36,6 +35,7 @@ from ablations.measurements.references import BIGRAM, heldout_metric, in_plain_w
 from ablations.measurements.selection import agrees, as_printed, baseline_of, paths_of
 from ablations.measurements.sides import by_pretraining, one_text
 from ablations.schema.cell import Cell
+from ablations.schema.metrics import TRANSLATED
 
 _MOST_LINES = 80  # seeds of all cells; more hide the means
 _PAIRS = "segment_pairs"

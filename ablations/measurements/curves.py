@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ablations.core.crossing import crossings
-from ablations.core.metrics import HELDOUT
 from ablations.measurements.references import BIGRAM, references
+from ablations.schema.metrics import HELDOUT
 from ablations.schema.record import Record
 
 _SAME = 1e-9  # relative difference of two amounts that are equal up to rounding

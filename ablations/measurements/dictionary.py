@@ -5,10 +5,10 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cache
 
-from ablations.core.metrics import COST, COSTS, METRICS
 from ablations.measurements.derived import DERIVED
 from ablations.measurements.layer_metrics import LAYER_METRICS
 from ablations.measurements.probe_metrics import CONTROLS, GAIN, MEAN_GAIN, OF_RETRIEVAL, PREFIX, probe_of
+from ablations.schema.metrics import COST, COSTS, METRICS
 from lightning_modules.probing.table import PROBES
 from lightning_modules.tasks import TASKS
 from lightning_modules.zero_shot.perplexity import RunningText

@@ -16,8 +16,8 @@ import numpy as np
 from ablations.core.disk import heldout
 from ablations.core.disk.reading import Flawed
 from ablations.core.examples import run_variance
-from ablations.core.metrics import BY_SEQUENCE
 from ablations.measurements.measurements import Measurements
+from ablations.schema.metrics import BY_SEQUENCE
 from ablations.schema.record import Record
 from lightning_modules.config import canonical, identity
 from lightning_modules.tasks import TASKS

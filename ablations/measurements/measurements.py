@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ablations.core.disk.bars import Bar, Bars
-from ablations.core.metrics import ASKED_OF, COST, PLATEAU
 from ablations.core.store import Lookup
 from ablations.measurements.derived import DERIVED
 from ablations.measurements.layer_metrics import LAYER_METRICS
@@ -20,6 +19,7 @@ from ablations.measurements.probe_metrics import gains
 from ablations.measurements.selection import mean_cells, paths_of
 from ablations.schema.cell import Cell, Trial
 from ablations.schema.grid import Grid
+from ablations.schema.metrics import ASKED_OF, COST, PLATEAU
 from ablations.schema.record import Record
 from ablations.schema.run import Run
 from lightning_modules.config import ConfigError, canonical

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from ablations.core.metrics import HELDOUT, PER_BYTE, TRANSLATED, TRANSLATORS
 from ablations.measurements.derived import DERIVED
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.probe_metrics import GAIN, OF_LAYERS, OF_RETRIEVAL, probe_of
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid, Metric
+from ablations.schema.metrics import HELDOUT, PER_BYTE, TRANSLATED, TRANSLATORS
 from lightning_modules.probing.retrieval import RETRIEVALS
 from lightning_modules.probing.table import PROBES
 from lightning_modules.tasks import TASKS
@@ -97,7 +97,7 @@ def strongest(measured: Measurements, metric: Metric, cell: Cell) -> tuple[float
     Where methods learned from no more labels than the models, those with more do not count.
     """
     if metric.name in DERIVED:
-        mains = [Metric(name=f"{task}.{TASKS[task].main}", better="higher") for task in cell.tuned]
+        mains = [Metric(name=f"{task}.{TASKS[task].main}") for task in cell.tuned]
         best = {main.name: found[0] for main in mains if (found := strongest(measured, main, cell))}
         mean = DERIVED[metric.name].of(best, cell.tuned)
         return None if mean is None else (mean, f"{BEST} of each task")

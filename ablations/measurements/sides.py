@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ablations.core.metrics import TRANSLATED, WORDS
 from ablations.measurements.measurements import BySeed
 from ablations.schema.cell import Cell
+from ablations.schema.metrics import TRANSLATED, WORDS
 from lightning_modules.config import identity
 from lightning_modules.zero_shot.settings import Measurement
 from lightning_modules.zero_shot.table import ZERO_SHOT

@@ -25,7 +25,6 @@ from ablations.core.formatting import (
     quantity,
     value_texts,
 )
-from ablations.core.metrics import HELDOUT
 from ablations.core.statistics import Interval, mean_interval
 from ablations.measurements import trunks
 from ablations.measurements.curves import Crossing, amounts, crossing, curve, final_slope, geometric_mean, value_at
@@ -35,6 +34,7 @@ from ablations.measurements.selection import baseline_of, paths_of
 from ablations.measurements.sides import one_text
 from ablations.measurements.variances import differences
 from ablations.schema.cell import Cell
+from ablations.schema.metrics import HELDOUT
 from ablations.schema.record import Record
 
 METRIC = HELDOUT[0]  # of a grid that asks for no loss on held-out text

@@ -6,9 +6,9 @@ from typing import Any
 from ablations.claims.contrasts import asked_cells
 from ablations.claims.verdict import Verdict
 from ablations.core.formatting import Sheet, cell_text, fixed, places
-from ablations.core.metrics import EXACT
 from ablations.measurements.measurements import Measurements
 from ablations.schema.cell import Cell
+from ablations.schema.metrics import EXACT
 
 
 def sheets(measured: Measurements, verdicts: Sequence[Verdict]) -> tuple[Sheet, Sheet, dict[str, Any]] | None:

@@ -34,7 +34,6 @@ from ablations.core.formatting import (
     split_unit,
     value_texts,
 )
-from ablations.core.metrics import HELDOUT
 from ablations.core.statistics import LEVEL, mean_interval
 from ablations.literature.published_values import Published, chosen, joined
 from ablations.measurements.curves import crossing, curve
@@ -46,6 +45,7 @@ from ablations.measurements.variances import about
 from ablations.pages import search_report
 from ablations.schema.cell import Cell
 from ablations.schema.grid import Grid, Metric
+from ablations.schema.metrics import HELDOUT
 from ablations.schema.record import Record
 
 NOTHING = "–"  # in a table to read, where there is no number and no run would give one

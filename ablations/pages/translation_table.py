@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from ablations.core.formatting import Entry, Sheet, difference_text, fixed, mean_text
-from ablations.core.metrics import TRANSLATORS
 from ablations.core.statistics import LEVEL, Interval, mean_interval
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.selection import baseline_of, side_of
 from ablations.schema.cell import Cell
+from ablations.schema.metrics import TRANSLATORS
 from lightning_modules.measures import bleu
 from lightning_modules.tasks.scores.kept import unpack
 

@@ -1,7 +1,7 @@
 """Joins the claims of a grid file with the published claims that they name.
 
 A paper's claim is stated once, in ``ablations/published/claims``. A grid names it and adds what only a grid knows: the
-metric, the cells, a margin. The grid's metrics say which direction is better. A hypothesis, which no paper claims, is
+metric, the cells, a margin. A hypothesis, which no paper claims, is
 stated in the grid: it has an ``id`` and a ``statement`` of its own, is judged by the same statistics, and is on no row
 of the scoreboard.
 """
@@ -21,15 +21,10 @@ _ASKED_AS = {">": ("ratio",), "~": ("ratio",), "ordering": (">",), "trend": (">"
 
 def join(document: Document) -> Any:
     """The claims of a grid file in full, as `Claim` takes them; adds problems to ``document``."""
-    entries, metrics = document.data["claims"], document.data.get("metrics")
+    entries = document.data["claims"]
     if not isinstance(entries, list):
         return entries
-    named = [metric for metric in metrics if isinstance(metric, dict)] if isinstance(metrics, list) else []
-    better = {str(metric.get("name")): {"better": metric["better"]} for metric in named if "better" in metric}
-    return [
-        better.get(str(entry.get("metric")), {}) | _joined(n, entry, document) if isinstance(entry, dict) else entry
-        for n, entry in enumerate(entries)
-    ]
+    return [_joined(n, entry, document) if isinstance(entry, dict) else entry for n, entry in enumerate(entries)]
 
 
 def _joined(n: int, entry: dict[str, Any], document: Document) -> dict[str, Any]:

@@ -172,8 +172,8 @@ def _measured(base: System, knobs: Mapping[str, Any]) -> tuple[str, list[dict[st
     of = "at 15 %" if lm is None else f"of {side.rstrip('_')} tokens"
     loss = f"heldout.{side}loss"
     return loss, [
-        {"name": loss, "label": f"held-out loss {of} (nats)", "better": "lower"},
-        {"name": f"heldout.{side}accuracy", "label": f"held-out accuracy {of}", "better": "higher"},
+        {"name": loss, "label": f"held-out loss {of} (nats)"},
+        {"name": f"heldout.{side}accuracy", "label": f"held-out accuracy {of}"},
     ]
 
 

@@ -17,6 +17,7 @@ from ablations.measurements.measurements import indexed, is_silent, measured
 from ablations.planning.cells import Values
 from ablations.schema.cell import Trial
 from ablations.schema.grid import FINETUNING, FIRST_SEARCH_SEED, VALIDATION, Grid, Search
+from ablations.schema.metrics import better
 from ablations.schema.run import Run
 from lightning_modules.system import System
 from lightning_modules.tasks import TASKS
@@ -28,20 +29,14 @@ ONLY_TRIALS = (
 
 
 def search_at(grid: Grid, scale: str) -> Search | None:
-    """The search of a grid's cells at a scale, with its direction; None without a search."""
+    """The search of a grid's cells at a scale; None without a search."""
     own = grid.scales[scale].search if scale in grid.scales else None
     if grid.search is None or own is None:
         return None
     axes = {path: own.axes.get(path, values) for path, values in grid.search.axes.items()}
-    changes = {"axes": axes, "seeds": own.seeds or grid.search.seeds, "better": direction(grid, grid.search)}
-    changes["length"] = own.length or grid.search.length
+    changes = {"axes": axes, "seeds": own.seeds or grid.search.seeds, "length": own.length or grid.search.length}
     changes["extend"] = grid.search.extend if own.extend is None else own.extend
     return grid.search.model_copy(update=changes)
-
-
-def direction(grid: Grid, search: Search) -> Literal["lower", "higher"] | None:
-    """The better direction of the search's metric: as stated, else that of the grid's metrics."""
-    return search.better or next((metric.better for metric in grid.metrics if metric.name == search.metric), None)
 
 
 def combinations(search: Search) -> list[Values]:
@@ -199,5 +194,5 @@ def choose(trials: Sequence[Trial], search: Search, records: Lookup) -> int | No
     scores = [score(trial, search.metric, records) for trial in trials]
     if not all(score.is_known for score in scores):
         return None
-    sign = -1 if search.better == "higher" else 1
+    sign = -1 if better(search.metric) == "higher" else 1
     return min(range(len(scores)), key=lambda n: (scores[n].lost, sign * (scores[n].mean or 0.0)))

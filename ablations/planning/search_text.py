@@ -5,8 +5,9 @@ import pandas as pd
 from ablations.core.formatting import path_text, quantity, value_text
 from ablations.core.store import Lookup
 from ablations.planning.plan import Plan
-from ablations.planning.search import combinations, direction, is_validation, score, search_at, seeds, validation_share
+from ablations.planning.search import combinations, is_validation, score, search_at, seeds, validation_share
 from ablations.schema.grid import Grid, Search
+from ablations.schema.metrics import better
 from lightning_modules.tasks.validation import MOST
 
 
@@ -56,7 +57,7 @@ def criterion(grid: Grid) -> str:
     if search is None:
         return ""
     label = next((metric.label for metric in grid.metrics if metric.name == search.metric), "") or search.metric
-    return f"{label} ({direction(grid, search)} is better)"
+    return f"{label} ({better(search.metric)} is better)"
 
 
 def planned(rows: pd.DataFrame) -> list[str]:

@@ -5,6 +5,7 @@ In a file, a claim may name a published claim and then takes the paper's part fr
 
 from typing import Any, Literal
 
+from ablations.schema.metrics import better
 from lightning_modules.config import Settings, knob, required
 
 
@@ -50,7 +51,6 @@ class Claim(Settings):
     official: str = knob(
         "", "The same metric on the official data set. Replaces 'metric' at scales that fine-tune on that set."
     )
-    better: Literal["lower", "higher"] = required("The better direction of our metric.")
     a: dict[str, Any] = knob({}, "Axis -> value of the first side.")
     b: dict[str, Any] = knob({}, "Axis -> value of the second side.")
     sides: tuple[dict[str, Any], ...] = knob(
@@ -80,6 +80,11 @@ class Claim(Settings):
         None, "Where the result says nothing of the claim: its kind is the regime of the verdict."
     )
     post_hoc: bool = knob(False, "Whether it was stated after runs of its grid had been seen.")
+
+    @property
+    def better(self) -> Literal["lower", "higher"]:
+        """The better direction of our metric."""
+        return better(self.metric)
 
     @property
     def is_withdrawn(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from ablations.schema.claim import Claim
+from ablations.schema.metrics import better
 from ablations.schema.scale import Scale
 from lightning_modules.config import Settings, knob, required
 from lightning_modules.parents import OF_TASK
@@ -71,9 +72,6 @@ class Search(Settings):
     axes: dict[str, tuple[Any, ...]] = required("Knob -> values to try, in all combinations.", min_length=1)
     set: dict[str, Any] = knob({}, "Knob -> value in every trial, and in no evaluation.")
     metric: str = required("The metric that chooses, by its mean over the search's seeds.")
-    better: Literal["lower", "higher"] | None = knob(
-        None, "The better direction. By default that of the grid's metrics."
-    )
     seeds: int = knob(1, "Number n of seeds: 1000 to 1000 + n-1. Evaluations use seeds below 1000.", ge=1, le=1000)
     length: float = knob(1.0, "Share of an evaluation's pretraining steps that a trial trains for.", gt=0, le=1)
     extend: int = knob(
@@ -123,8 +121,12 @@ class Metric(Settings):
     """One measured column."""
 
     name: str = required("A key of a record's metrics, such as heldout.loss.")
-    better: Literal["lower", "higher"] = required("The better direction.")
     label: str = knob("", "Heading of the column. By default the name.")
+
+    @property
+    def better(self) -> Literal["lower", "higher"]:
+        """The better direction."""
+        return better(self.name)
 
 
 class PublishedTable(Settings):

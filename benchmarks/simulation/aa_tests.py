@@ -117,7 +117,6 @@ def _grid(scenario: Scenario, names: list[str]) -> Grid:
             statement=f"The {name} is better.",
             source="simulated",
             metric=_METRIC,
-            better="lower",
             a={_AXIS: name},
             b={_AXIS: names[0]},
             **relation,

@@ -74,7 +74,7 @@ def test_a_grid_whose_text_is_missing_has_a_page_that_says_so(tmp_path, monkeypa
         "question: Does text help?\nbase: mask15_large\naxes: {model.num_layers: [1, 2]}\nseeds: 2\n"
         f"set: {{data.corpora: [{corpus}]}}\nscales: {{smoke: , laptop: }}\n"
         "figure: {x: model.num_layers, y: heldout.loss}\n"
-        "metrics: [{name: heldout.loss, label: loss, better: lower}]\n"
+        "metrics: [{name: heldout.loss, label: loss}]\n"
     )
     known = dict(some(grids.available().items(), 4))
     monkeypatch.setattr(grids, "available", lambda: {"lacking": file, **known})

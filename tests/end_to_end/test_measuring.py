@@ -45,13 +45,12 @@ measure: [heldout_text, cloze]
 scales:
   smoke: {{description: seconds}}
 metrics:
-  - {{name: heldout_text.nats_per_byte, better: lower}}
-  - {{name: cloze.accuracy, better: higher}}
+  - {{name: heldout_text.nats_per_byte}}
+  - {{name: cloze.accuracy}}
 claims:
   - id: longer
     statement: A longer training makes text more probable.
     metric: heldout_text.nats_per_byte
-    better: lower
     a: {{training.steps: 60}}
     b: {{training.steps: 1}}
 """

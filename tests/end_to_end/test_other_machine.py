@@ -77,6 +77,7 @@ def check(home: Path, folder: Path) -> None:
     assert not [*(home / ".cache").glob("runs/*/*/log.txt")]
 
 
+@pytest.mark.skipif(not NIGHTLY, reason="test_prepare makes such runs: `make nightly`")
 def test_the_guides_lines_make_runs_on_a_machine_without_network(home, tmp_path):
     guide = (project() / "docs" / "how-to" / "gpu.md").read_text(encoding="utf-8")
     (section,) = re.findall(GUIDE, guide, re.DOTALL)

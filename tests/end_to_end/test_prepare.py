@@ -112,7 +112,7 @@ def test_translators_need_no_text_for_what_their_scores_are_compared_with(tmp_pa
         "baseline": {"model": "transformer"},
         "seeds": 1,
         "scales": {"smoke": {"description": "seconds"}},
-        "metrics": [{"name": "heldout.bleu", "better": "higher", "label": "BLEU"}],
+        "metrics": [{"name": "heldout.bleu", "label": "BLEU"}],
     }
     grid["set"] |= {"model.num_layers": 1, "model.hidden_size": 16}
     file = tmp_path / "tongues.yaml"

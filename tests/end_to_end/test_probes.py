@@ -15,13 +15,12 @@ from tests import tiny
 from tests.messages import names, naming
 
 CLAIMS = """\
-  - {name: probes.word_order, better: higher, label: word order}
-  - {name: probes.mean_gain, better: higher, label: mean gain}
+  - {name: probes.word_order, label: word order}
+  - {name: probes.mean_gain, label: mean gain}
 claims:
   - id: order.learned
     statement: A tiny model learns word order
     metric: probes.word_order
-    better: higher
     a: {objectives.mlm.masking.rate: 0.4}
     against: probes.word_order_random
 """

@@ -106,7 +106,7 @@ def test_two_devices_translate_at_each_point_as_one_does(tmp_path, monkeypatch, 
         "axes": {"objectives.lm.label_smoothing": [0.1]},
         "seeds": 1,
         "scales": {"smoke": {"description": "seconds"}},
-        "metrics": [{"name": "heldout.bleu", "better": "higher", "label": "BLEU"}],
+        "metrics": [{"name": "heldout.bleu", "label": "BLEU"}],
     }
     file, curves = tmp_path / "tongues.yaml", []
     file.write_text(yaml.safe_dump(grid))

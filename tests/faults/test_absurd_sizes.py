@@ -27,7 +27,7 @@ axes:
 {more}
 scales:
   smoke: {{seeds: {seeds}}}
-metrics: [{{name: heldout.loss, better: lower}}]
+metrics: [{{name: heldout.loss}}]
 """
 
 

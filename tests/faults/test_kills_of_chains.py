@@ -13,7 +13,7 @@ from ablations.planning.plan import plan
 from ablations.running.execute import execute
 from lightning_modules.training.recorder import CHECKPOINT
 from tests import tiny
-from tests.depth import SEED, depth
+from tests.depth import NIGHTLY, SEED, depth
 from tests.faults.support import attempts, contents, until
 from tests.translations import parallel_text
 
@@ -59,7 +59,7 @@ scales:
 metrics:
 """
 OF_TASK = """\
-  - {name: bigram_shift.accuracy, better: higher, label: accuracy}
+  - {name: bigram_shift.accuracy, label: accuracy}
 tasks: [bigram_shift]
 """
 ULMFIT = f"""\
@@ -91,7 +91,7 @@ set:
   optimizer.algorithm: sgd
   optimizer.peak_lr: 10.0
   optimizer.nonmonotone_interval: 2
-{ONE_CELL}  - {{name: heldout.next_loss, better: lower, label: "held-out loss (nats)"}}
+{ONE_CELL}  - {{name: heldout.next_loss, label: "held-out loss (nats)"}}
 """
 DISTILLED = f"""\
 question: Does a student that is killed end as if it were not?
@@ -104,7 +104,7 @@ set:
   objectives.mlm.weight: 2.0
   objectives.distillation.teacher: {{model.num_layers: 3, objectives.mlm.weight: 1.0, seed: 7}}
   evaluation.points: 2
-{ONE_CELL}  - {{name: heldout.loss, better: lower, label: "held-out loss (nats)"}}
+{ONE_CELL}  - {{name: heldout.loss, label: "held-out loss (nats)"}}
 """
 TAUGHT_TASK = f"""\
 question: Does a student that learns a task from a teacher, and is killed, end as if it were not?
@@ -144,7 +144,7 @@ set:
   training.start_parts: {{words: words, encoder: layers, decoder: layers, output: output}}
   evaluation.sequences: 8
   evaluation.points: 2
-{ONE_CELL}  - {{name: heldout.next_loss, better: lower, label: "held-out loss (nats)"}}
+{ONE_CELL}  - {{name: heldout.next_loss, label: "held-out loss (nats)"}}
 """
 PRUNED = f"""\
 question: Do rounds that are killed end as if they were not?
@@ -205,6 +205,7 @@ def test_what_is_killed_ends_in_the_same_bits(cached, begin, text, runs):
         assert all(other[name].equal(tensor) for name, tensor in one.items())
 
 
+@pytest.mark.skipif(not NIGHTLY, reason="the other chains are killed by day: `make nightly`")
 def test_rounds_of_pruning_with_two_launchers_end_in_the_same_bits(cached, begin):
     """Kills within each round, of one launcher or of both, and between rounds, as soon as one has its record."""
     grid = cached / "rounds.yaml"

@@ -26,8 +26,8 @@ scales:
     stands_for: {model.embedding_size: [64, 128, 768]}
     set: {model.hidden_size: 8, finetuning.batch_size: 8}
 metrics:
-  - {name: heldout.sop_accuracy, better: higher}
-  - {name: rte.accuracy, better: higher}
+  - {name: heldout.sop_accuracy}
+  - {name: rte.accuracy}
 published:
   - {file: albert, table: T3 embedding-size, match: {embedding_size: model.embedding_size}, where: {sharing: all}}
 claims:
@@ -35,7 +35,6 @@ claims:
     statement: It learns.
     source: Table 1
     metric: heldout.sop_accuracy
-    better: higher
     a: {objective: pairs}
     against: heldout.sop_majority
 figure: {x: objective, y: [heldout.sop_accuracy, rte.accuracy]}

@@ -44,10 +44,10 @@ GRID = {
     "scales": {
         "laptop": {"description": ANY, "caveat": ANY, "conclusion": [{"say": ANY, "given": {"own": "as claimed"}}]}
     },
-    "metrics": [{"name": "heldout.loss", "better": "lower", "label": ANY}],
+    "metrics": [{"name": "heldout.loss", "label": ANY}],
     "claims": [
         {"id": id, "statement": ANY, "source": ANY, "published_metric": ANY, "metric": "heldout.loss",
-         "better": "lower", "a": {ANY: NAMES[1]}, "b": {ANY: ANY}, "proxy": ANY, "alternative": ANY, **more}
+         "a": {ANY: NAMES[1]}, "b": {ANY: ANY}, "proxy": ANY, "alternative": ANY, **more}
         for id, more in (
             ("own", {}), ("open", {"threat": {"kind": "confounded", "because": ANY}}),
             ("controlled", {"positive_control": {"at": {ANY: ANY}}}), 

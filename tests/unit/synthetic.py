@@ -37,7 +37,6 @@ def make_claim(**changes: Any) -> Claim:
             "published_metric": "MNLI (%)",
             "published": {"a": 84.5, "b": 84.2},
             "metric": "heldout.loss",
-            "better": "lower",
             "a": {RATE: 0.4},
             "b": {RATE: 0.15},
             "proxy": "fine-tuned accuracy there, held-out loss here",
@@ -58,8 +57,8 @@ def make_grid(**changes: Any) -> Grid:
         "budget": {"equal": "tokens"},
         "scales": {"laptop": {"description": "two minutes a run", "set": {"model.num_layers": 4}}},
         "metrics": [
-            {"name": "heldout.loss", "better": "lower", "label": "held-out loss (nats)"},
-            {"name": "heldout.accuracy", "better": "higher", "label": "held-out accuracy"},
+            {"name": "heldout.loss", "label": "held-out loss (nats)"},
+            {"name": "heldout.accuracy", "label": "held-out accuracy"},
         ],
         "published": [
             {
@@ -165,9 +164,9 @@ def make_objectives(seeds: int = 5, **changes: Any) -> tuple[Grid, list[Cell], d
         "tasks": ["rte", "cola"],
         "scales": {"laptop": {"tasks": ["rte"]}},
         "metrics": [
-            {"name": "cola.matthews", "better": "higher", "label": "CoLA correlation"},
-            {"name": "heldout.sop_accuracy", "better": "higher", "label": "accuracy on swapped pairs"},
-            {"name": "rte.accuracy", "better": "higher", "label": "RTE accuracy"},
+            {"name": "cola.matthews", "label": "CoLA correlation"},
+            {"name": "heldout.sop_accuracy", "label": "accuracy on swapped pairs"},
+            {"name": "rte.accuracy", "label": "RTE accuracy"},
         ],
         "published": [
             {"file": "albert", "table": "T5 SP-tasks", "match": {"objective": "objective"}, "metrics": ["SOP acc"]},

@@ -7,13 +7,13 @@ from typing import Any
 from ablations.claims.floors import constant_answer
 from ablations.claims.margins import margin
 from ablations.claims.relations import RELATIONS
-from ablations.core.metrics import EXACT, METRICS
 from ablations.core.strict_yaml import Document, Path_
 from ablations.measurements.references import BIGRAM, compared, references
 from ablations.measurements.selection import agrees
 from ablations.planning.cells import label
 from ablations.schema.claim import Claim
 from ablations.schema.grid import FIRST_SEARCH_SEED, Grid
+from ablations.schema.metrics import EXACT, METRICS
 from lightning_modules.config import did_you_mean
 
 _MOST_LOOKS = 2  # as `core.looks` supports
@@ -23,7 +23,6 @@ _SIZED = (">", "~", "interaction")  # relations that take a margin: differences 
 def check(grid: Grid, document: Document) -> None:
     """Adds the problems of a well-formed grid's claims to ``document``."""
     ids = [claim.id for claim in grid.claims]
-    directions = {metric.name: metric.better for metric in grid.metrics}
     for n, claim in enumerate(grid.claims):
         _check_sides(n, claim, document)
         if claim.against and claim.against not in compared(claim.metric).values():
@@ -35,11 +34,6 @@ def check(grid: Grid, document: Document) -> None:
             )
         if claim.id in ids[:n]:
             document.complain(("claims", n, "id"), f"two claims are called '{claim.id}'")
-        if claim.better != directions.get(claim.metric, claim.better):
-            document.complain(
-                ("claims", n, "better"),
-                f"contradicts the grid's metrics. For {claim.metric}, {directions[claim.metric]} is better.",
-            )
         _check_bounds(n, claim, document)
         _check_control(n, claim, document)
         letters = ascii_lowercase[: max(2, len(claim.asked))]

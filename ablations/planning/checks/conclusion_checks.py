@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from ablations.core.metrics import HELDOUT
 from ablations.core.strict_yaml import Document, Path_
 from ablations.measurements.measurements import STREAM
 from ablations.measurements.references import COUNTED, FLOOR, references
 from ablations.planning.cells import label, layout
 from ablations.schema.grid import Grid
+from ablations.schema.metrics import HELDOUT
 from ablations.schema.scale import PLACE, parted
 from lightning_modules.config import did_you_mean
 

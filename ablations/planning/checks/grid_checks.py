@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from ablations.core.metrics import COSTS, METRICS
 from ablations.core.strict_yaml import Document, Path_
 from ablations.literature import published_values
 from ablations.literature.published_values import repeated, same
@@ -33,6 +32,7 @@ from ablations.planning.cells import (
 from ablations.planning.checks import asking_checks, claim_checks, mean_checks
 from ablations.planning.search import combinations, search_at
 from ablations.schema.grid import FINETUNING, START, STEPS, SYSTEM_AXIS, Grid
+from ablations.schema.metrics import COSTS, METRICS, better
 from lightning_modules.config import ConfigError, did_you_mean, diff, knob, paths
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
@@ -54,8 +54,7 @@ def check(grid: Grid, rows: Mapping[str, Sequence[Values]], document: Document) 
         text = f"are of cells with several numbers of labels. Add an axis of {_TRAINED_ON}, or variants that set it."
         document.complain(("savings",), text)
     for n, saving in enumerate(grid.savings):
-        task, better = saving.metric.partition(".")[0], {metric.name: metric.better for metric in grid.metrics}
-        if task not in TASKS or better.get(saving.metric) == "lower":
+        if saving.metric.partition(".")[0] not in TASKS or better(saving.metric) == "lower":
             text = f"'{saving.metric}' is no score of a task that is better when higher"
             document.complain(("savings", n, "metric"), text)
         if saving.a == saving.b:

@@ -4,7 +4,6 @@ import contextlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ablations.core.metrics import COST
 from ablations.core.strict_yaml import Document, Path_
 from ablations.literature.published_values import same
 from ablations.measurements.derived import DERIVED, possible
@@ -21,6 +20,7 @@ from ablations.planning.search import (
     tasks_behind,
 )
 from ablations.schema.grid import FINETUNING, MEASURING, STEPS, SYSTEM_AXIS, Grid, Search
+from ablations.schema.metrics import COST
 from ablations.schema.scale import ScaleSearch
 from lightning_modules.config import ConfigError, canonical
 from lightning_modules.tasks import TASKS
@@ -48,7 +48,7 @@ def names(grid: Grid, document: Document) -> None:
                 )
         return
     _check_names(grid, grid.search, document)
-    metrics = {**known_metrics(), **{metric.name: metric.better for metric in grid.metrics}}
+    metrics = {**known_metrics(), **dict.fromkeys(metric.name for metric in grid.metrics)}
     if not grid.search.metric.startswith(COST) and grid.search.metric not in metrics:
         message = f"there is no metric '{grid.search.metric}'."
         document.slip(("search", "metric"), message, metrics, grid.search.metric)
@@ -176,7 +176,6 @@ def _check_finetuning(search: Search, where: Path_, path: str, document: Documen
 
 def _check_metric(grid: Grid, search: Search, document: Document) -> bool:
     before = len(document.problems)
-    listed = {metric.name: metric.better for metric in grid.metrics}
     if search.metric.startswith(COST):
         document.complain(
             ("search", "metric"), f"'{search.metric}' is a cost and would choose the cheapest combination. Use a score."
@@ -184,14 +183,6 @@ def _check_metric(grid: Grid, search: Search, document: Document) -> bool:
     elif search.metric.partition(".")[0] in ZERO_SHOT:
         text = f"'{search.metric}' is measured without training, which no trial does. Use a loss or a task's score."
         document.complain(("search", "metric"), text)
-    elif search.metric not in listed and search.better is None:
-        text = f"'{search.metric}' is not among the grid's metrics. Set 'better' to 'lower' or 'higher'."
-        document.complain(("search",), text)
-    elif search.better not in (None, listed.get(search.metric, search.better)):
-        document.complain(
-            ("search", "better"),
-            f"contradicts the grid's metrics. For {search.metric}, {listed[search.metric]} is better.",
-        )
     for name, scale in grid.scales.items():
         if scale.search is not None and not _is_measured(search.metric, tasks_at(grid, name)):
             text = f"needs fine-tuning, which scale '{name}' lacks. Add tasks there or set 'search: null'."

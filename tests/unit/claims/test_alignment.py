@@ -165,7 +165,7 @@ def test_a_claim_without_curves_is_judged_as_before_and_not_aligned():
     )  # fmt: skip
     ratio = make_claim(published={}, relation="ratio", ratio=1.1)
     assert only(study({0.15: bent(9e6), 0.4: bent(5e6)}, [ratio])).aligned is None
-    scores = make_claim(published={}, metric="heldout.accuracy", better="higher")
+    scores = make_claim(published={}, metric="heldout.accuracy")
     assert only(study({0.15: bent(9e6), 0.4: bent(5e6)}, [scores])).aligned is None
 
 

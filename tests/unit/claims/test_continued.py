@@ -86,9 +86,7 @@ def test_a_seed_that_a_side_lacks_is_left_out_and_said():
 
 def test_against_a_simple_method_the_trunks_are_the_sample():
     """Arms of one trunk are alike, so other arms tell nothing new of its noise."""
-    claim = make_claim(
-        metric="heldout.sop_accuracy", better="higher", b={}, against="heldout.sop_majority", published={}
-    )
+    claim = make_claim(metric="heldout.sop_accuracy", b={}, against="heldout.sop_majority", published={})
     (found,) = judging.verdicts(study(claims=[claim]))
     by_hand = stats.ttest_1samp(0.1 + TRUNKS / 10, 0)
     assert found.p == pytest.approx(by_hand.pvalue)

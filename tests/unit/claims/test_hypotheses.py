@@ -13,8 +13,8 @@ def asked(**changes):
 
 def test_what_a_scale_leaves_open_is_said():
     assert asked(a={RATE: 0.6}).open == "side a (masking rate 60 %) is not among the cells of this scale"
-    assert asked(metric="rte.accuracy", better="higher").open == "no model is fine-tuned on rte at this scale"
-    assert asked(metric="lambada.accuracy", better="higher").open == "no model is asked lambada at this scale"
+    assert asked(metric="rte.accuracy").open == "no model is fine-tuned on rte at this scale"
+    assert asked(metric="lambada.accuracy").open == "no model is asked lambada at this scale"
     assert asked().open == ""
 
 

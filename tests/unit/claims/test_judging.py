@@ -204,7 +204,7 @@ def test_what_cannot_be_decided_does_not_ease_the_others():
             for run, record in zip(cell.runs, losses(cell, values).values(), strict=True)
         }
 
-    found = verdict(extra=[make_claim(id="other", metric="heldout.accuracy", better="higher")], records=constant)
+    found = verdict(extra=[make_claim(id="other", metric="heldout.accuracy")], records=constant)
     assert found.outcome == AS_CLAIMED
     assert found.adjusted.level == pytest.approx(0.975)  # the first of two steps, although the other one's p is 0
 
@@ -214,7 +214,7 @@ def test_a_borderline_effect_does_not_survive_many_claims():
     more = [make_claim(id=f"c{i}", size="beyond", margin=i / 10) for i in range(1, 7)]
     assert verdict(a, b).outcome == AS_CLAIMED
     assert verdict(a, b, extra=more).outcome == OPEN
-    absent = [make_claim(id=f"c{task}", metric=f"{task}.accuracy", better="higher") for task in ("rte", "sst2", "snli")]
+    absent = [make_claim(id=f"c{task}", metric=f"{task}.accuracy") for task in ("rte", "sst2", "snli")]
     assert verdict(a, b, extra=absent).outcome == AS_CLAIMED  # the scale has no task, so they were never to be tested
 
 
@@ -243,7 +243,7 @@ def test_zipped_axes_move_along():
 
 # --- against a simple method, on a task, and at scales with stand-ins
 
-SOP = {"metric": "heldout.sop_accuracy", "better": "higher", "against": "heldout.sop_majority", "b": {}}
+SOP = {"metric": "heldout.sop_accuracy", "against": "heldout.sop_majority", "b": {}}
 
 
 def objectives_verdict(*asked, change=None):
@@ -305,8 +305,8 @@ def test_official_data_answer_a_claim_where_a_scale_has_them(task):
         for run in cell.finetunings:
             metrics = {f"{task}.accuracy": score + run.seed**2 / 1000 * score}
             records[run.id] = make_record(run, 0.0, kind="finetune", metrics=metrics, curve={})
-    both = [{"name": f"{name}.accuracy", "better": "higher"} for name in ("qnli_own", "qnli")]
-    claim = make_claim(metric="qnli_own.accuracy", official="qnli.accuracy", better="higher")
+    both = [{"name": f"{name}.accuracy"} for name in ("qnli_own", "qnli")]
+    claim = make_claim(metric="qnli_own.accuracy", official="qnli.accuracy")
     other = make_claim(id="other")  # without runs, it does not count
     found, _ = judging.verdicts(Measurements(make_grid(claims=[claim, other], metrics=both), cells, records))
     assert (found.outcome, found.metric, found.claim.metric) == (AS_CLAIMED, f"{task}.accuracy", f"{task}.accuracy")
@@ -317,7 +317,7 @@ def test_official_data_answer_a_claim_where_a_scale_has_them(task):
 
 def test_the_control_of_a_stand_in_is_not_asked_of_official_data():
     control = {"at": {RATE: 0.15}, "above": "qnli_own.accuracy.words"}
-    claim = make_claim(metric="qnli_own.accuracy", official="qnli.accuracy", better="higher", positive_control=control)
+    claim = make_claim(metric="qnli_own.accuracy", official="qnli.accuracy", positive_control=control)
     own, whole = ([make_cell({RATE: 0.15}, task=task)] for task in ("qnli_own", "qnli"))
     assert official(claim, own).positive_control == claim.positive_control
     assert (official(claim, whole).metric, official(claim, whole).positive_control) == ("qnli.accuracy", None)
@@ -326,7 +326,6 @@ def test_the_control_of_a_stand_in_is_not_asked_of_official_data():
 def test_a_claim_about_a_task_compares_its_fine_tunings():
     asked = {
         "metric": "rte.accuracy",
-        "better": "higher",
         "a": {"objective": "pairs, SOP"},
         "b": {"objective": "pairs"},
     }

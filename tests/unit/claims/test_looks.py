@@ -152,7 +152,7 @@ def test_a_second_look_waits_for_the_first(grid, tmp_path):
         plan(grids.read("masking_ratio"), "smoke", look=2)
 
 
-EQUAL = "id: x, statement: s, source: o, better: lower, relation: '~', a: {model.dropout: 0.0}, b: {model.dropout: 0.1}"
+EQUAL = "id: x, statement: s, source: o, relation: '~', a: {model.dropout: 0.0}, b: {model.dropout: 0.1}"
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ EQUAL = "id: x, statement: s, source: o, better: lower, relation: '~', a: {model
 def test_looks_seeds_and_groups_are_checked_when_a_grid_is_read(tmp_path, changes, message):
     text = "question: What if?\nbase: bert_base\naxes: {model.dropout: [0.0, 0.1]}\nscales: {smoke: {}}\n"
     file = tmp_path / "what_if.yaml"
-    metrics = "metrics: [{name: heldout.loss, better: lower}, {name: cost.seconds, better: lower}]\n"
+    metrics = "metrics: [{name: heldout.loss}, {name: cost.seconds}]\n"
     file.write_text(text + metrics + changes + "\n")
     if not message:
         assert grids.read(file).looks_at("smoke")

@@ -19,7 +19,7 @@ from ablations.measurements.variances import about, differences
 from lightning_modules.tasks.scores.kept import pack
 from tests.unit.synthetic import RATE, make_cell, make_claim, make_grid, make_record, of_one_pretraining
 
-TASK = {"metric": "sst2.accuracy", "better": "higher", "published": {}}
+TASK = {"metric": "sst2.accuracy", "published": {}}
 RATES = (0.4, 0.15, 0.8)
 DIFFERENCE = (1.0, -1.0)
 
@@ -154,7 +154,7 @@ def study(scores, shared=True, **claim):
     """The three cells are fine-tuned in different ways from the same pretrainings, unless those are their own."""
     cells = [make_cell({RATE: rate}, scores.shape[1], task="sst2") for rate in RATES]
     cells = of_one_pretraining(cells, "sst2") if shared else cells
-    metrics = [{"name": "sst2.accuracy", "better": "higher"}, {"name": "heldout.loss", "better": "lower"}]
+    metrics = [{"name": "sst2.accuracy"}, {"name": "heldout.loss"}]
     grid = make_grid(claims=[make_claim(**TASK | claim)], metrics=metrics)
     return Measurements(grid, cells, finished(cells, scores))
 
@@ -202,7 +202,7 @@ def test_against_a_simple_method_the_seeds_are_the_sample():
 
 
 def test_pretrainings_of_one_seed_are_separate_draws():
-    measured = study(answers(), shared=False, metric="heldout.loss", better="lower")
+    measured = study(answers(), shared=False, metric="heldout.loss")
     assert not collect(measured, measured.grid.claims[0]).sample.blocked
 
 

@@ -12,10 +12,10 @@ from ablations.schema.run import Run
 from lightning_modules.tasks.scores.kept import pack
 from tests.unit.synthetic import RATE, losses, make_cell, make_claim, make_grid, make_record
 
-TASK = {"metric": "rte.accuracy", "better": "higher", "published": {}}
+TASK = {"metric": "rte.accuracy", "published": {}}
 GRID = {
     "axes": {RATE: [0.15, 0.4]},
-    "metrics": [{"name": "rte.accuracy", "better": "higher"}, {"name": "heldout.loss", "better": "lower"}],
+    "metrics": [{"name": "rte.accuracy"}, {"name": "heldout.loss"}],
 }
 SPREAD = np.array([-0.006, -0.002, 0.002, 0.006, 0.0])
 

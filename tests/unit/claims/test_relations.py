@@ -106,9 +106,9 @@ def test_spread_is_the_test_of_brown_and_forsythe_with_unequal_variances():
 def test_where_higher_is_better_orders_turn():
     values = measured((4.0, 4.1, 4.2, 4.3))
     for relation in ("ordering", "trend"):
-        higher = asked(relation, metric="heldout.accuracy", better="higher")  # exp(-loss / 3): the same order
+        higher = asked(relation, metric="heldout.accuracy")  # exp(-loss / 3): the same order
         assert verdict(higher, values).outcome == AS_CLAIMED
-        assert verdict(asked(relation, metric="heldout.accuracy", better="lower"), values).outcome == AGAINST
+        assert verdict(higher, values[::-1]).outcome == AGAINST
 
 
 def test_an_interaction_is_the_difference_of_two_differences():

@@ -32,7 +32,7 @@ GRID = {
     "baseline": {"model.num_layers": 1},
     "seeds": 1,
     "scales": {"smoke": {"description": "seconds"}},
-    "metrics": [{"name": "heldout.next_loss", "better": "lower", "label": "held-out loss (nats)"}],
+    "metrics": [{"name": "heldout.next_loss", "label": "held-out loss (nats)"}],
 }  # fmt: skip
 
 

@@ -41,7 +41,7 @@ def run(tmp_path, monkeypatch):
         "baseline": {"model.num_layers": 1},
         "seeds": 1,
         "scales": {"smoke": {"description": "seconds"}},
-        "metrics": [{"name": "heldout.next_loss", "better": "lower", "label": "held-out loss (nats)"}],
+        "metrics": [{"name": "heldout.next_loss", "label": "held-out loss (nats)"}],
     }
     (tmp_path / "tongues.yaml").write_text(yaml.safe_dump(grid))
     records = Records(tmp_path / "results")

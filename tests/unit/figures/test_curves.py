@@ -67,10 +67,10 @@ def test_a_grid_shows_the_curve_of_the_loss_it_asks_for():
     cells = [make_cell({RATE: rate}, 2) for rate in (0.15, 0.8)]
     curve = {"tokens": [10, 100, 1000], "heldout.next_loss": [7, 5, 4], "heldout.loss": [9, 9, 9]}
     records = losses(cells[0], [4.0, 4.1], curve=curve) | losses(cells[1], [4.0, 4.1], curve=curve)
-    asks = make_grid(metrics=[{"name": "heldout.next_loss", "better": "lower"}], claims=[])
+    asks = make_grid(metrics=[{"name": "heldout.next_loss"}], claims=[])
     (axes,) = grid_figures.curves(Measurements(asks, cells, records)).axes
     assert axes.get_ylabel().startswith("held-out loss of next tokens")
-    pairs = make_grid(metrics=[{"name": "heldout.sop_accuracy", "better": "higher"}], claims=[])
+    pairs = make_grid(metrics=[{"name": "heldout.sop_accuracy"}], claims=[])
     assert grid_figures.curves(Measurements(pairs, cells, records)) is None
 
 

@@ -31,7 +31,7 @@ def test_over_names_the_runs_of_a_seed_are_joined_where_verdicts_pair_them(depth
         baseline={},
         published=[],
         tasks=["rte"],
-        metrics=[{"name": metric, "better": "higher"}],
+        metrics=[{"name": metric}],
         claims=[],
         figure={"x": POSITIONS, "y": metric},
     )

@@ -16,7 +16,6 @@ CLAIMS = [
         id=name,
         statement="Shared layers move less.",
         metric=f"layers.{name}",
-        better="lower",
         a={"layers": "shared"},
         b={"layers": "own"},
     )

@@ -45,8 +45,8 @@ def study():
         means=[MEAN],
         published=[],
         figure=None,
-        metrics=[{"name": METRIC, "better": "higher", "label": "SST-2 accuracy"}],
-        claims=[make_claim(**claim, better="higher", published={})],
+        metrics=[{"name": METRIC, "label": "SST-2 accuracy"}],
+        claims=[make_claim(**claim, published={})],
     )
     return grid, cells, records
 

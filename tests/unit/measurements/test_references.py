@@ -4,9 +4,9 @@ import pytest
 
 from ablations.claims import judging
 from ablations.claims.outcomes import AGAINST, AS_CLAIMED
-from ablations.core.metrics import METRICS
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.references import compared, references
+from ablations.schema.metrics import METRICS
 from tests.messages import names
 from tests.unit.synthetic import make_claim, make_objectives
 
@@ -26,7 +26,6 @@ def test_what_pairs_are_compared_with_is_measured(question, score):
 def judged(best):
     asked = make_claim(
         metric="heldout.sop_accuracy",
-        better="higher",
         against="heldout.sop_best_simple",
         a={"objective": "pairs, SOP"},
         b={},

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ablations.core.metrics import PLATEAU
 from ablations.measurements.derived import DERIVED
 from ablations.measurements.measurements import Measurements, on_plateau
 from ablations.measurements.sides import comparable
+from ablations.schema.metrics import PLATEAU
 from ablations.schema.record import Record
 from tests.unit.synthetic import (
     RATE,

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from ablations.core.metrics import METRICS
 from ablations.measurements.references import references
 from ablations.measurements.sides import one_text
+from ablations.schema.metrics import METRICS
 from ablations.study import Study
 from lightning_modules.config import ConfigError
 from lightning_modules.measures import per_byte

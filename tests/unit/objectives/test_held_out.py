@@ -161,7 +161,7 @@ def judged(first, second, metric="heldout.loss"):
         variants={"objective": {"first": {}, "second": {}}},
         baseline={"objective": "second"},
         published=[],
-        metrics=[{"name": metric, "better": "lower"}],
+        metrics=[{"name": metric}],
         claims=[make_claim(metric=metric, published={}, **sides)],
         figure={"x": "objective", "y": metric},
     )

@@ -15,6 +15,7 @@ from tests.unit.synthetic import (
     make_grid,
     make_objectives,
     make_plan,
+    make_record,
     make_study,
     publish_page,
 )
@@ -39,12 +40,13 @@ def test_a_page_begins_with_the_means_along_the_axis_and_with_what_became_of_the
     assert told.endswith("Of 1 claim, 1 against.")
 
 
-@pytest.mark.parametrize(("better", "first"), [("lower", "4.0"), ("higher", "5.0")])
-def test_best_follows_the_direction_of_the_metric_and_the_baseline_is_named_once(monkeypatch, better, first):
+@pytest.mark.parametrize(("metric", "first"), [("heldout.loss", "4.0"), ("heldout.bleu", "5.0")])
+def test_best_follows_the_direction_of_the_metric_and_the_baseline_is_named_once(monkeypatch, metric, first):
     monkeypatch.setattr(answer, "_MOST_MEANS", 1)
     cells = [make_cell({RATE: rate}, 2) for rate in (0.15, 0.4)]
-    records = losses(cells[0], [4.0, 4.01]) | losses(cells[1], [5.0, 5.01])
-    metrics = [{"name": "heldout.loss", "better": better, "label": "loss"}]
+    values = zip([run for cell in cells for run in cell.runs], (4.0, 4.01, 5.0, 5.01), strict=True)
+    records = {run.id: make_record(run, 0.0, metrics={metric: value}) for run, value in values}
+    metrics = [{"name": metric, "label": "loss"}]
     line = _lead(make_grid(metrics=metrics, claims=[]), cells, records)
     assert line.partition("best ")[2].startswith(first)
     assert line.count("the baseline") == 1

@@ -122,7 +122,7 @@ def test_it_is_the_first_line_of_the_page(tmp_path, judged):
 
 
 CLAIM = """claims:
-  - {id: less, statement: s, source: x, metric: heldout.loss, better: lower, a: {RATE: 0.4}, b: {RATE: 0.15}}
+  - {id: less, statement: s, source: x, metric: heldout.loss, a: {RATE: 0.4}, b: {RATE: 0.15}}
 """
 
 

@@ -22,7 +22,6 @@ claims:
   - id: less_is_more
     statement: Hiding less is better.
     metric: heldout.loss
-    better: lower
     a: {objectives.mlm.masking.rate: 0.15}
     b: {objectives.mlm.masking.rate: 0.4}
 """

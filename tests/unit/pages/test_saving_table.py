@@ -61,7 +61,7 @@ def test_without_a_curve_there_is_no_saving(study):
     ids=["no numbers of labels", "one side", "no cell", "no score", "misspelt", "no axis"],
 )
 def test_what_has_no_saving_is_refused_by_name(tmp_path, saving, words):
-    lines = ["  - {name: sst2.accuracy, better: higher}", "tasks: [sst2]", f"savings: [{saving}]"]
+    lines = ["  - {name: sst2.accuracy}", "tasks: [sst2]", f"savings: [{saving}]"]
     file = tiny.grid(tmp_path, extra="\n".join(lines).replace("RATE", "objectives.mlm.masking.rate") + "\n")
     with pytest.raises(ConfigError) as told:
         grids.read(file)

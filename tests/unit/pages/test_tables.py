@@ -66,7 +66,7 @@ def asked_of_text(frame, **scores):
         cells.append(cell.model_copy(update={"system": start, "zero_shot": asked}))
         metrics = {"wikitext2.nats_per_byte": 1.5, **scores}
         records |= {run.id: make_record(run, 0.0, kind="measure", metrics=metrics, curve={}) for run in asked}
-    metrics = [{"name": "wikitext2.nats_per_byte", "better": "lower"}]
+    metrics = [{"name": "wikitext2.nats_per_byte"}]
     grid = make_grid(axes={LAYERS: [2, 4]}, baseline={LAYERS: 2}, published=[], metrics=metrics, claims=[],
                      figure={"x": LAYERS, "y": "wikitext2.nats_per_byte"}, measure=["wikitext2"])  # fmt: skip
     return Measurements(grid, cells, records)

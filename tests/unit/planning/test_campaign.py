@@ -14,9 +14,9 @@ AXES = """\
 tasks: [bigram_shift]
 looks: [2, 3]
 claims:
-  - {id: less, statement: s, metric: heldout.loss, better: lower,
+  - {id: less, statement: s, metric: heldout.loss,
      a: {objectives.mlm.masking.rate: 0.15}, b: {objectives.mlm.masking.rate: 0.4}}
-  - {id: task, statement: s, metric: bigram_shift.accuracy, better: higher,
+  - {id: task, statement: s, metric: bigram_shift.accuracy,
      a: {objectives.mlm.masking.rate: 0.15}, b: {objectives.mlm.masking.rate: 0.8}}
 """
 RATE = "objectives.mlm.masking.rate"
@@ -26,7 +26,7 @@ RATE = "objectives.mlm.masking.rate"
 def file(tmp_path):
     """A grid of three rates, the last of which stands for another, with a task and two looks."""
     made = tiny.grid(tmp_path, rates="[0.15, 0.4, 0.6]", extra=AXES)
-    metric = "  - {name: bigram_shift.accuracy, better: higher}\n"
+    metric = "  - {name: bigram_shift.accuracy}\n"
     entry = f"{{description: seconds, stands_for: {{{RATE}: [0.15, 0.4, 0.8]}}}}"
     text = made.read_text().replace("{description: seconds}", entry)
     made.write_text(text.replace("metrics:\n", "metrics:\n" + metric))

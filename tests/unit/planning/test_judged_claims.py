@@ -11,8 +11,8 @@ from tests import tiny
 from tests.unit.synthetic import RATE, make_record
 
 CLAIMS = """claims:
-  - {id: less, statement: s, metric: heldout.loss, better: lower, a: {RATE: 0.15}, b: {RATE: 0.4}}
-  - {id: more, statement: s, metric: heldout.loss, better: lower, a: {RATE: 0.4}, b: {RATE: 0.8}}
+  - {id: less, statement: s, metric: heldout.loss, a: {RATE: 0.15}, b: {RATE: 0.4}}
+  - {id: more, statement: s, metric: heldout.loss, a: {RATE: 0.4}, b: {RATE: 0.8}}
 """
 
 

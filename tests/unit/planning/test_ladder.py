@@ -24,7 +24,7 @@ def written(folder, rungs=RUNGS, to="roberta_large", scale="", more=""):
     file.write_text(
         f"question: What matters?\nbase: roberta_base\nladder:\n  to: {to}\n  rungs:\n{listed}\n{more}"
         f"scales:\n  demo: {{description: a size{scale}}}\n"
-        "metrics: [{name: heldout.loss, better: lower}]\n"
+        "metrics: [{name: heldout.loss}]\n"
     )
     return file
 

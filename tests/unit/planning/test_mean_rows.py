@@ -9,11 +9,11 @@ from tests import tiny
 from tests.unit.synthetic import RATE
 
 MEAN = "{at: {RATE: both}, of: [{RATE: 0.15}, {RATE: 0.4}]}"
-CLAIM = "{id: help, statement: s, metric: sst2.accuracy, better: higher, a: {RATE: both}, b: {RATE: 0.15}}"
+CLAIM = "{id: help, statement: s, metric: sst2.accuracy, a: {RATE: both}, b: {RATE: 0.15}}"
 
 
 def of(folder, mean=MEAN, claim=CLAIM, task="sst2"):
-    lines = ["  - {name: sst2.accuracy, better: higher}"] if task == "sst2" else []
+    lines = ["  - {name: sst2.accuracy}"] if task == "sst2" else []
     lines += [f"tasks: [{task}]", f"means: [{mean}]", f"claims: [{claim}]"]
     return tiny.grid(folder, extra="\n".join(lines).replace("RATE", RATE) + "\n")
 
@@ -33,7 +33,7 @@ def test_a_mean_adds_no_run_and_its_claim_is_planned(tmp_path):
         ({"mean": MEAN.replace("both", "'0.4'"), "claim": ""}, ["means.0.at", "a row already"]),
         ({"mean": f"{MEAN}, {MEAN}"}, ["means.1.at", "a row already"]),
         ({"mean": MEAN.replace("at: {RATE", "at: {masking"), "claim": ""}, ["means.0.at", "not an axis"]),
-        ({"claim": CLAIM.replace("sst2.accuracy, better: higher", "heldout.loss, better: lower")}, ["claims.0.metric"]),
+        ({"claim": CLAIM.replace("sst2.accuracy", "heldout.loss")}, ["claims.0.metric"]),
         ({"claim": CLAIM.replace("RATE: both", "RATE: bth")}, ["claims.0.a", "no cell of any scale has"]),
         ({"task": "stsb", "claim": ""}, ["means", "stsb has not 2 classes"]),
     ],

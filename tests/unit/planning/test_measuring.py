@@ -111,7 +111,7 @@ def test_an_axis_that_acts_on_no_task_is_refused(tmp_path):
 
 
 def test_no_search_chooses_by_a_zero_shot_score(tmp_path):
-    search = "search: {axes: {optimizer.peak_lr: [0.001, 0.003]}, metric: cloze.accuracy, better: higher}\n"
+    search = "search: {axes: {optimizer.peak_lr: [0.001, 0.003]}, metric: cloze.accuracy}\n"
     with pytest.raises(ConfigError, match=naming("cloze.accuracy", "without training")):
         grids.read(grid(tmp_path, more=search))
 

@@ -287,7 +287,7 @@ axes:
   model.dropout: [0.0, 0.1]
 budget: {equal: flops}
 scales: {smoke: {}}
-metrics: [{name: heldout.loss, better: lower}]
+metrics: [{name: heldout.loss}]
 """
 
 

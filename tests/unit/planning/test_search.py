@@ -175,7 +175,7 @@ def test_nothing_is_chosen_while_anything_is_unfinished(tmp_path, outcome):
 
 def test_knobs_of_fine_tuning_are_searched_by_the_score_of_a_task(tmp_path):
     knob = "finetuning.optimizer.peak_lr"
-    search = f"search:\n  axes: {{{knob}: [1.0e-5, 3.0e-5]}}\n  metric: rte.accuracy\n  better: higher\n"
+    search = f"search:\n  axes: {{{knob}: [1.0e-5, 3.0e-5]}}\n  metric: rte.accuracy\n"
     grid = read(tmp_path, "tasks: [rte, cola]\n" + search, rates="[0.15]")
     records = Records(tmp_path / "results")
     found = plan(grid, "smoke")
@@ -194,7 +194,7 @@ def test_knobs_of_fine_tuning_are_searched_by_the_score_of_a_task(tmp_path):
 
 
 def test_what_starts_from_a_diverged_run_counts_as_diverged(tmp_path):
-    search = f"tasks: [rte]\nsearch:\n  axes: {{{LR}: [1.0e-3, 3.0e-3]}}\n  metric: rte.accuracy\n  better: higher\n"
+    search = f"tasks: [rte]\nsearch:\n  axes: {{{LR}: [1.0e-3, 3.0e-3]}}\n  metric: rte.accuracy\n"
     grid, records = read(tmp_path, search, rates="[0.15]"), Records(tmp_path / "results")
     first, second = plan(grid, "smoke").cells[0].search
     put(records, first.runs[0], outcome="diverged")
@@ -218,7 +218,7 @@ def test_the_earlier_name_of_a_search_still_reads(tmp_path):
 
 SHARE, PEAK = "finetuning.validation_share", "finetuning.optimizer.peak_lr"
 TRIED = f"axes: {{{PEAK}: [1.0e-5, 3.0e-5]}}"
-ON_TASK = f"search:\n  set: {{{SHARE}: 0.1}}\n  {TRIED}\n  metric: rte.accuracy\n  better: higher\n"
+ON_TASK = f"search:\n  set: {{{SHARE}: 0.1}}\n  {TRIED}\n  metric: rte.accuracy\n"
 
 
 def on_task(folder, search=ON_TASK, **options):

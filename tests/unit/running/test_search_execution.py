@@ -30,7 +30,6 @@ claims:
     statement: More is better.
     source: Table 1
     metric: heldout.loss
-    better: lower
     a: {{{RATE}: 0.4}}
     b: {{{RATE}: 0.15}}
 """
@@ -218,9 +217,7 @@ MISTAKES = {
         ("heldout.loss", "heldout.los"),
         naming("'heldout.los'", "'heldout.loss'?"),
     ),
-    "unlisted metric": (("heldout.loss", "heldout.accuracy"), naming("better", "'lower'", "'higher'")),
-    "other direction": (("heldout.loss", "heldout.loss\n  better: higher"), naming("search.better", "lower")),
-    "no such task": (("heldout.loss", "rte.accuracy\n  better: higher"), naming("search.metric", "'smoke'")),
+    "no such task": (("heldout.loss", "rte.accuracy"), naming("search.metric", "'smoke'")),
     "zero seeds": (
         ("heldout.loss", "heldout.loss\n  seeds: 0"),
         naming("search.seeds", "1"),
@@ -256,7 +253,7 @@ def test_mistakes_of_scales_are_named(tmp_path, search, scale, message):
 
 def test_a_knob_that_makes_no_difference_is_named(tmp_path):
     knob = "finetuning.optimizer.peak_lr"
-    search = FINE.replace(LR, knob).replace("heldout.loss", "rte.accuracy\n  better: higher")
+    search = FINE.replace(LR, knob).replace("heldout.loss", "rte.accuracy")
     fixed = "set:\n  finetuning.rte.optimizer.peak_lr: 1.0e-5\n"
     file = written(tmp_path, "tasks: [rte]\n" + search)
     file.write_text(file.read_text().replace("set:\n", fixed, 1))
@@ -279,7 +276,7 @@ def test_the_example_of_new_grids_is_valid(tmp_path):
 def test_a_recipe_is_chosen_on_the_training_set_and_judged_on_the_dev_set(tmp_path):
     search = (
         "tasks: [bigram_shift]\nsearch:\n  set: {finetuning.validation_share: 0.05}\n"
-        "  axes: {finetuning.optimizer.peak_lr: [1.0e-4, 1.0e-3]}\n  metric: bigram_shift.accuracy\n  better: higher\n"
+        "  axes: {finetuning.optimizer.peak_lr: [1.0e-4, 1.0e-3]}\n  metric: bigram_shift.accuracy\n"
     )
     file = written(tmp_path, search, rates="[0.15]", seeds=1, steps=2)
     file.write_text(file.read_text().replace("set:\n", "set:\n  finetuning.steps: 2\n", 1))

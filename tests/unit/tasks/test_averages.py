@@ -81,7 +81,7 @@ def make_cells(rates=(0.15, 0.4), seeds=3):
 
 
 def grid_of(*names):
-    metrics = [{"name": name, "better": "higher"} for name in names]
+    metrics = [{"name": name} for name in names]
     return make_grid(metrics=metrics, tasks=list(TASKS), figure=None, claims=[], published=[], axes={RATE: [0.15, 0.4]})
 
 
@@ -144,9 +144,7 @@ class TestMetricsOfAGrid:
 class TestGrids:
     def write(self, folder, metric, tasks):
         file = tiny.grid(folder)
-        text = file.read_text().replace(
-            "metrics:\n", f"tasks: {tasks}\nmetrics:\n  - {{name: {metric}, better: higher}}\n"
-        )
+        text = file.read_text().replace("metrics:\n", f"tasks: {tasks}\nmetrics:\n  - {{name: {metric}}}\n")
         assert text != file.read_text()
         file.write_text(text)
         return file

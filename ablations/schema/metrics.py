@@ -1,5 +1,8 @@
 """The metrics of a run: the names that grids, claims and tables use, with descriptions."""
 
+import re
+from typing import Literal
+
 TRANSLATORS = {  # method without a network -> what it is called
     "copy": "the source, copied",
     "nearest": "the nearest training source, its translation",
@@ -145,3 +148,12 @@ WORDS = (
     "heldout.word_",
     "heldout.words",
 )  # beginnings of metrics of hidden words that are the same for every tokenizer
+
+_LOWER = re.compile(  # beginnings and ends of what is better when lower
+    r"train\.|layers\.|cost\.(?!.*per_second)|.*(loss|nats_per_byte|perplexity|copied_words|repeated_bigrams)$"
+)
+
+
+def better(metric: str) -> Literal["lower", "higher"]:
+    """The direction in which a metric is better: a loss or a cost when lower, a score when higher."""
+    return "lower" if _LOWER.match(metric) else "higher"
