@@ -1,12 +1,15 @@
 """Folders: where results and the user's own files lie, the cache, the data sets. What is read elsewhere is noted.
 
-A checkout holds all of it. An installed package is read-only: there, results and the user's own grids, scales and
-notebooks lie in the working directory, and the cache in the user's cache folder.
+A *study* is a folder with ``ablations.toml``: it holds the user's grids, scales, data, notebooks and results, wherever
+the package is. Outside of one a checkout holds results and grids. For an installed package, which is read-only, the
+working directory does, and the user's cache folder has the cache.
 """
 
 import functools
 import os
+import sys
 import tomllib
+from importlib.metadata import entry_points
 from pathlib import Path
 
 from platformdirs import user_cache_path
@@ -27,16 +30,45 @@ def checkout() -> Path | None:
 
 
 UNPUBLISHED = "unpublished"  # below the results: what trials and grids of one's own leave
+STUDY = "ablations.toml"
+
+
+def study() -> Path | None:
+    """The folder of the user's study, the working directory or one above; None outside of a study."""
+    here = Path.cwd()
+    return next((folder for folder in (here, *here.parents) if (folder / STUDY).is_file()), None)
+
+
+def plugins() -> list[str]:
+    """The modules that ``ablations.toml`` names, which lie in the study, and those of the entry points ``ablations``.
+
+    Raises:
+        ConfigError: If the file is no TOML, or says anything else.
+    """
+    installed, inside = [point.value for point in entry_points(group="ablations")], study()
+    if inside is None:
+        return installed
+    try:
+        settings = tomllib.loads((inside / STUDY).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError([Problem(STUDY, f"cannot be read: {error}")]) from None
+    named = settings.pop("plugins", [])
+    if settings or not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+        text = f'may hold plugins = ["my_module"] alone{f", no {next(iter(settings))}" if settings else ""}'
+        raise ConfigError([Problem(STUDY, text)])
+    if str(inside) not in sys.path:
+        sys.path.append(str(inside))
+    return [*installed, *named]
 
 
 def project() -> Path:
-    """The folder of the results: the checkout, or the working directory if there is none."""
-    return checkout() or Path.cwd()
+    """The folder of the results: the study, the checkout, or else the working directory."""
+    return study() or checkout() or Path.cwd()
 
 
 def own(name: str) -> list[Path]:
-    """The user's folder of this name in the working directory; in a checkout none, for its own folders serve."""
-    return [] if checkout() else [Path.cwd() / name]
+    """The user's folder of this name, in the study or the working directory; in a bare checkout its own serve."""
+    return [] if project() == checkout() else [project() / name]
 
 
 def results(named: str | Path | None = None) -> Path:
@@ -46,8 +78,12 @@ def results(named: str | Path | None = None) -> Path:
 
 
 def behind(results: Path) -> list[Path]:
-    """A results folder and, if it is that of unpublished results, the published ones, whose runs count there too."""
-    return [results, results.parent] if is_unpublished(results) else [results]
+    """A results folder and the published ones behind it, whose runs count there too: of unpublished results, and of a
+    study those of the checkout.
+    """
+    below = [results, results.parent] if is_unpublished(results) else [results]
+    inside, clone = study(), checkout()
+    return [*below, clone / "results"] if inside and clone and below[-1] == inside / "results" else below
 
 
 def is_unpublished(results: Path) -> bool:
@@ -58,9 +94,9 @@ def is_unpublished(results: Path) -> bool:
 def cache() -> Path:
     """The folder of token stores, tokenizers and work folders of runs, all of which can be rebuilt.
 
-    It is ``ABLATIONS_CACHE``, or ``.cache`` in the checkout, or the user's cache folder if there is no checkout.
+    It is ``ABLATIONS_CACHE``, or ``.cache`` in the study or the checkout, or else the user's cache folder.
     """
-    named, root = os.environ.get("ABLATIONS_CACHE"), checkout()
+    named, root = os.environ.get("ABLATIONS_CACHE"), study() or checkout()
     path = named or (root / ".cache" if root else user_cache_path("ablations", appauthor=False))
     return readable(os.path.realpath(os.path.expanduser(path)), "ABLATIONS_CACHE")  # unlike pathlib's, for any text
 
@@ -69,6 +105,12 @@ def data_home() -> Path | None:
     """The folder ``ABLATIONS_DATA`` with data sets in their official formats; None if it is not set."""
     path = os.environ.get("ABLATIONS_DATA")
     return readable(os.path.realpath(os.path.expanduser(path)), "ABLATIONS_DATA") if path else None
+
+
+def data_homes() -> list[Path]:
+    """The folders with data sets: ``data`` of the study, then `data_home`."""
+    inside, home = study(), data_home()
+    return [*([inside / "data"] if inside else []), *([home] if home else [])]
 
 
 def readable(path: str, source: str) -> Path:

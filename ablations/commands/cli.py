@@ -160,6 +160,10 @@ def options(
     ] = False,
 ) -> None:
     """Ablations of pretrained language models: grids, runs, records, tables, verdicts."""
+    from lightning_modules.places import study
+
+    if inside := study():
+        echo(f"study {inside}", err=True)
 
 
 def plan(
@@ -516,6 +520,29 @@ def diff_systems(a: str, b: str, form: As = Format.table) -> None:
             echo(f"{a} and {b} do not differ")
 
 
+def init(
+    folder: Annotated[Path, typer.Argument(help="The folder to make. One that is there keeps its files.")],
+    form: As = Format.table,
+) -> None:
+    """Makes a study of your own: a folder with grids, data, a notebook and results, anywhere outside the package."""
+    from ablations.core import notebooks
+    from lightning_modules.places import STUDY
+
+    with reporting_errors():
+        for part in ("grids", "data", "notebooks", "results"):
+            (folder / part).mkdir(parents=True, exist_ok=True)
+        written = {
+            STUDY: '# Modules of this folder with tasks of their own readers:\n# plugins = ["my_tasks"]\n',
+            ".gitignore": ".cache/\nresults/.locks/\nresults/unpublished/\n",
+            "notebooks/grid.ipynb": (notebooks.folder() / "grid.ipynb").read_text(encoding="utf-8"),
+        }
+        for name, text in written.items():
+            if not (folder / name).exists():
+                (folder / name).write_text(text, encoding="utf-8")
+        following = f"next:  cd {folder} && ablations new depth --axis model.num_layers=1,2"
+        tell({"study": str(folder.resolve())}, form, "study", f"made the study {folder.resolve()}", following)
+
+
 def new(
     name: str,
     axis: Annotated[list[str], typer.Option("--axis", help="PATH=V1,V2,...: a knob and its values. Repeatable.")],
@@ -539,6 +566,7 @@ PANELS: dict[str, list[tuple[str, Callable[..., None], str]]] = {
         ("list", grid_files.list_grids, "list"),
         ("plan", plan, "plan masking_ratio --scale laptop"),
         ("run", run, "run masking_ratio --scale smoke --set model.num_layers=1"),
+        ("init", init, "init my_study"),
         ("new", new, "new depth --axis model.num_layers=1,2,4"),
         ("check", grid_files.check, "check masking_ratio"),
         ("knobs", params.knobs, "knobs alibi"),

@@ -104,6 +104,36 @@ def _report(finding: "Finding") -> None:
         echo(f"        {sentence}")
 
 
+@app.command()
+def add(
+    file: Annotated[str, typer.Argument(help="A .csv, .tsv, .jsonl, .parquet, .conll or SQuAD's .json file.")],
+    text: Annotated[str, typer.Option("--text", help="Column of the text, or of the first of two.")] = "text",
+    second: Annotated[str, typer.Option("--second", help="Column of the second text.")] = "",
+    label: Annotated[str, typer.Option("--label", help="Column of the label.")] = "label",
+    dev: Annotated[str, typer.Option("--dev", help="A file of dev examples. Default: a tenth is held out.")] = "",
+    name: Annotated[str, typer.Option("--name", help="What grids call it. Default: the name of the file.")] = "",
+    quoted: Annotated[bool | None, typer.Option("--quoted/--plain", help="Default: quoted in .csv alone.")] = None,
+    form: As = Format.table,
+) -> None:
+    """Makes a task of a file: looks at it, writes its row below the study's data, and says what to know of it.
+
+    Labels with a fraction are numbers to predict, all others classes. The row may be edited.
+    """
+    from ablations.commands import data_sets
+    from lightning_modules.tasks import TASKS, rows
+
+    with reporting_errors():
+        called = name or re.sub(r"\W", "_", Path(file).stem)
+        path, task = rows.add(called, file, dev, {"text": text, "second": second, "label": label}, quoted, TASKS)
+        TASKS[called] = task
+        (item,) = data_sets.items([called])
+        finding = data_sets.examine(item, is_named=True)
+        told = {"name": called, "file": str(path), "row": task.title, **finding.to_dict()}
+        tell(told, form, "name", f"wrote {called} to {path}", f"next:  ablations data verify {called}")
+        if form is Format.table:
+            _report(finding)
+
+
 @app.command("add-checkpoint")
 def add_checkpoint(
     folder: Annotated[Path, typer.Argument(help="The checkpoint's folder: config.json, model.safetensors ...")],

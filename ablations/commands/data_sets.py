@@ -4,6 +4,7 @@ import inspect
 import json
 import logging
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -26,6 +27,7 @@ from lightning_modules.zero_shot.table import ZERO_SHOT
 FOLDER, HUB, PACKAGE, MADE, NOWHERE = "folder", "hub", "package", "made here", "nowhere"
 PARTS = {"corpus": ("train", "heldout"), "task": ("train", "dev"), "text": ("test",)}
 _SHOWN = 8  # digits of a fingerprint
+_MOST_OF_ONE = 0.8  # share of one label from which on a set is unbalanced
 
 
 @dataclass(frozen=True)
@@ -269,10 +271,12 @@ def _examine_task(task: Task) -> Finding:
         notes.append(f"{common:,} of {len(examples['dev']):,} dev examples are also training examples")
     if not pins:
         notes.append(f"has no pin to compare with. Its fingerprint is {task_pins.fingerprint(task.name)[:12]}")
-    seen = set(examples["train"].gold()) if task.shape.labels else set()
+    gold = {split: Counter[Any](examples[split].gold() if task.shape.labels else ()) for split in SPLITS}
     for number, label in enumerate(task.shape.labels):
-        if number not in seen:
+        if number not in gold["train"]:
             notes.append(f"no training example has the label '{label}'")
+        if gold["dev"][number] > _MOST_OF_ONE * gold["dev"].total():
+            notes.append(f"most dev examples have the label '{label}': compare with the majority class")
     if task.own_split:
         notes.append(f"own split: {task.own_split}")
     text = f"{len(examples['train']):,} + {len(examples['dev']):,} examples"

@@ -62,8 +62,8 @@ class Records:
 
     @property
     def parts(self) -> "list[Records]":
-        """This store and, if it is that of unpublished results, the published one."""
-        return [self, *filter(None, [self.published])]
+        """This store and those of the published results behind it."""
+        return [self, *(self.published.parts if self.published else [])]
 
     def path(self, run_id: str) -> Path:
         """The file of a run's record.

@@ -8,7 +8,7 @@ from ablations.core.strict_yaml import State
 from ablations.planning import checked, scales
 from ablations.schema.grid import Grid
 from lightning_modules.config import ConfigError, Problem, did_you_mean
-from lightning_modules.places import UNPUBLISHED, checkout, own, results
+from lightning_modules.places import UNPUBLISHED, checkout, own, project, results
 
 FOLDER = Path(__file__).parents[1] / "grids"
 ENDINGS = (".yaml", ".yml")  # of a path; a name has none
@@ -59,9 +59,9 @@ def is_own(grid: str) -> bool:
 def results_dir(grid: str, scale: str) -> Path:
     """The results folder of a grid at a scale if none is named.
 
-    What is for trial stays next to the published results, as do a user's own grids in a checkout.
+    What is for trial stays next to the published results, as do a user's own grids in a bare checkout.
     """
-    is_beside = scales.is_trial(scale) or (checkout() is not None and is_own(grid))
+    is_beside = scales.is_trial(scale) or (project() == checkout() and is_own(grid))
     return results() / UNPUBLISHED if is_beside else results()
 
 

@@ -6,10 +6,10 @@ A *grid* is one YAML file: a question, a base system, axes over its knobs, scale
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from ablations.schema.claim import Claim
-from ablations.schema.metrics import better
+from ablations.schema.metrics import LABELS, better
 from ablations.schema.scale import Scale
 from lightning_modules.config import Settings, knob, required
 from lightning_modules.parents import OF_TASK
@@ -121,7 +121,14 @@ class Metric(Settings):
     """One measured column."""
 
     name: str = required("A key of a record's metrics, such as heldout.loss.")
-    label: str = knob("", "Heading of the column. By default the name.")
+    label: str = knob("", "Heading of the column. By default the usual one, or the name.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _usual(cls, given: Any) -> Any:
+        """A name alone is enough."""
+        given = {"name": given} if isinstance(given, str) else given
+        return {"label": LABELS.get(given.get("name", ""), "")} | given if isinstance(given, dict) else given
 
     @property
     def better(self) -> Literal["lower", "higher"]:

@@ -1,4 +1,4 @@
-"""The table of all tasks: the rows of every module in ``datasets``, module by module in alphabetical order."""
+"""The table of all tasks: ours module by module in alphabetical order, those of plugins, and rows of a study's data."""
 
 import pkgutil
 import traceback
@@ -7,33 +7,34 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from lightning_modules.config import ConfigError, did_you_mean
-from lightning_modules.tasks import datasets
+from lightning_modules.places import plugins, study
+from lightning_modules.tasks import datasets, rows
 from lightning_modules.tasks.task import Task
 
 
-def walked(path: Iterable[str], package: str) -> dict[str, Task]:
-    """The tasks of the modules in some folders, by name.
+def gathered(modules: Iterable[str], further: Iterable[tuple[str, dict[str, Task]]] = ()) -> dict[str, Task]:
+    """The tasks of some modules, which list them as ``ROWS``, and further ones, by name.
 
     Args:
-        path: The folders of a package, its ``__path__``.
-        package: Its name.
+        modules: Names of modules. One without ``ROWS`` has no tasks.
+        further: Where tasks are from, and the tasks by name.
 
     Raises:
-        ConfigError: With every module that cannot be imported or has no ``ROWS`` of tasks, and every name given twice.
+        ConfigError: With every module that cannot be imported or has other ``ROWS``, and every name given twice.
     """
     tasks: dict[str, Task] = {}
     homes: dict[str, str] = {}
-    wrong = []
-    for module in sorted(info.name for info in pkgutil.iter_modules(path)):
+    wrong, found = [], []
+    for module in modules:
         try:
-            rows = _rows(f"{package}.{module}")
+            found += [(module.rpartition(".")[2], task) for task in _rows(module)]
         except _Broken as reason:
-            wrong.append(f"the module of tasks {package}.{module} {str(reason).rstrip('.')}.")
-            continue
-        for task in rows:
-            if task.name in tasks:
-                wrong.append(f"the task '{task.name}' has a row in {homes[task.name]} and in {module}: rename one.")
-            tasks[task.name], homes[task.name] = task, module
+            wrong.append(f"the module of tasks {module} {str(reason).rstrip('.')}.")
+    found += [(home, task) for home, of_home in further for task in of_home.values()]
+    for home, task in found:
+        if task.name in tasks:
+            wrong.append(f"the task '{task.name}' has a row in {homes[task.name]} and in {home}: rename one.")
+        tasks[task.name], homes[task.name] = task, home
     if wrong:
         raise ConfigError(wrong)
     return tasks
@@ -45,11 +46,11 @@ class _Broken(Exception):
 
 def _rows(name: str) -> tuple[Task, ...]:
     try:
-        rows = getattr(import_module(name), "ROWS", None)
+        rows = getattr(import_module(name), "ROWS", ())
     except Exception as error:  # whatever the file does when it is imported
         raise _Broken(f"cannot be imported: {_place(name, error)}: {type(error).__name__}: {error}") from error
-    if not isinstance(rows, tuple) or not rows or not all(isinstance(row, Task) for row in rows):
-        raise _Broken("has no ROWS: it must define ROWS = (Task(...), ...), a tuple of tasks")
+    if not isinstance(rows, tuple) or not all(isinstance(row, Task) for row in rows):
+        raise _Broken("has other ROWS than a tuple of tasks: ROWS = (Task(...), ...)")
     return rows
 
 
@@ -62,7 +63,11 @@ def _place(name: str, error: Exception) -> str:
     return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else "for a reason outside it"
 
 
-TASKS: dict[str, Task] = walked(datasets.__path__, datasets.__name__)
+_OURS = sorted(info.name for info in pkgutil.iter_modules(datasets.__path__))
+TASKS: dict[str, Task] = gathered(
+    [*(f"{datasets.__name__}.{name}" for name in _OURS), *plugins()],
+    [("the study's data", rows.read([inside / "data"]))] if (inside := study()) else (),
+)
 
 
 def task_named(name: str) -> Task:

@@ -52,6 +52,7 @@ CALLS = {
     "claims": [],
     "clean": [],
     "data": [],
+    "data add": ["reviews.csv"],
     "data add-checkpoint": ["."],
     "data formats": ["--scale", "smoke"],
     "data verify": ["rte"],
@@ -68,6 +69,7 @@ CALLS = {
     "knobs": ["alibi"],
     "list": [],
     "logs": [RUN],
+    "init": [FOLDER],
     "new": ["depth", "--axis", "model.num_layers=1,2"],
     "params": ["roberta_base"],
     "plan": ["masking_ratio", "--scale", "smoke"],
@@ -161,6 +163,8 @@ def _make_up(monkeypatch, folder):
     counted = counting.Reached({"pairs": 4.5}, {100: 4.5}, {"pairs": [1]}, {"training": 100}, "a", "b")
     monkeypatch.setattr(counting, "reached", lambda *_: counted)
     monkeypatch.setattr("lightning_modules.interop.row_of", lambda *_, **__: None)
+    monkeypatch.setitem(TASKS, "reviews", TASKS["bigram_shift"])
+    monkeypatch.setattr("lightning_modules.tasks.rows.add", lambda *_: (folder / "reviews.yaml", TASKS["bigram_shift"]))
     monkeypatch.setattr("lightning_modules.checkpoints.add", lambda name, row: folder / "checkpoints.yaml")
     monkeypatch.setattr(checkpoints, "exported", lambda *_: ("a difference",))
     (folder / "evaluated.json").write_text('{"name": "evaluated", "metrics": {"rte.accuracy": 0.5}}')

@@ -118,30 +118,50 @@ def test_an_installed_package_runs_in_an_empty_folder_and_stays_as_it_was(instal
     assert installed.files() == before
 
 
-def test_a_grid_of_ones_own_lives_in_the_working_directory(installed):
-    """By name from ``grids/``, and by path from anywhere; its page is rebuilt from another folder too."""
+PLUGIN = """\
+from lightning_modules.tasks.shapes.texts import Row, Texts
+from lightning_modules.tasks.task import Task
+
+
+def rows(split):
+    return iter([Row(f"Day {n} of {split}.", None, ("dry", "wet")[n % 2]) for n in range(20)])
+
+
+ROWS = (Task("weather", "Weather: is it wet?", "made here", Texts(("dry", "wet")), ("accuracy",), rows),)
+"""
+
+
+def test_a_study_of_ones_own_holds_all_that_it_makes(installed):
+    """Its grid, data, plugin, records, pages and cache; the page is rebuilt byte for byte from another folder."""
     before = installed.files()
-    text = [f'data.corpora=["{tiny.text(installed.work.parent / "text")}"]', "data.tokenizer.vocab_size=300"]
-    knobs = [word for knob in text for word in ("--set", knob)]
-    made = installed("ablations", "new", "depths", "--axis", "model.num_layers=1,2", *knobs)
-    assert made.returncode == 0, made.stderr
-    grid = installed.work / "grids" / "depths.yaml"
-    assert grid.is_file()
-    assert installed("ablations", "check", "depths").returncode == 0
-    elsewhere = installed.work.parent / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "mine.yaml").write_text(grid.read_text())
-    short = ("--scale", "smoke", "--seeds", 1, "--no-notebook", "--executor", "inline")
-    ran = installed("ablations", "run", "./mine.yaml", *short, cwd=elsewhere)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    (page,) = elsewhere.glob("results/unpublished/mine/*/table.md")
+    study = installed.work / "my_study"
+    assert installed("ablations", "init", "my_study").returncode == 0
+    text = [f'data.corpora=["{tiny.text(study / "text")}"]', "data.tokenizer.vocab_size=300"]
+    (study / "reviews.csv").write_text("n,review,stars\n" + "".join(f"{n},Film {n}.,{n % 2}\n" for n in range(200)))
+    (study / "my_tasks.py").write_text(PLUGIN)
+    (study / "ablations.toml").write_text('plugins = ["my_tasks"]\n')
+
+    def done(*words):
+        ended = installed(*words, cwd=study / "data")
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        assert words[0] != "ablations" or ended.stderr.startswith(f"study {study}")
+        return ended.stdout
+
+    assert "200" not in done("ablations", "data", "add", "../reviews.csv", "--text", "review", "--label", "stars")
+    done("ablations", "new", "depths", "--axis", "model.num_layers=1,2", *[w for knob in text for w in ("--set", knob)])
+    grid = study / "grids" / "depths.yaml"
+    grid.write_text(grid.read_text().replace("# tasks: [rte]", "tasks: [reviews, weather]"))
+    done("ablations", "run", "depths", "--scale", "smoke", "--seeds", 1, "--no-notebook", "--executor", "inline")
+    (page,) = study.glob("results/unpublished/depths/*/table.md")
+    records = [json.loads(path.read_text()) for path in study.glob("results/unpublished/records/*/*.json")]
+    assert sorted(record["kind"] for record in records) == [*["finetune"] * 4, *["pretrain"] * 2]
     table = page.read_bytes()
     page.unlink()
-    code = "import sys; from ablations.pages.publishing import republish; republish(*sys.argv[1:])"
-    rebuilt = installed("python", "-c", code, elsewhere / "results" / "unpublished", elsewhere / "mine.yaml")
-    assert rebuilt.returncode == 0, rebuilt.stderr
+    done("ablations", "tables", "--results-dir", study / "results" / "unpublished")
     assert page.read_bytes() == table
     assert installed.files() == before
+    assert {path.name for path in installed.work.iterdir()} == {"my_study"}
+    assert not list(installed.home.rglob("stores")), "the cache is in the study"
 
 
 def test_pins_are_written_in_a_checkout_only(installed):

@@ -48,7 +48,7 @@ CASES = {
     ),
     "variant that is no name": (
         ("[single, pairs]", "[single, {a: 1}]"),
-        [says("g.yaml:5: axes.objective.1", "{'a': 1}", "pairs", "single"), says("g.yaml:30: claims.0.a", "pairs")],
+        [says("g.yaml:5: axes.objective.1", "{'a': 1}", "pairs", "single"), says("g.yaml:29: claims.0.a", "pairs")],
     ),
     "baseline that is no variant": (
         ("baseline: {objective: single", "baseline: {objective: singel"),
@@ -106,13 +106,13 @@ CASES = {
         ("[64, 128, 768]}\n    set", "[64, 128, 256]}\n    set"),
         [
             says("g.yaml:11: baseline.model.embedding_size", "768", "smoke", "2", "4", "8"),
-            says("g.yaml:30: claims.0.a", "pairs"),
+            says("g.yaml:29: claims.0.a", "pairs"),
         ],
     ),
     "claim against something else": (
         ("against: heldout.sop_majority", "against: heldout.nsp_majority"),
         [
-            says("g.yaml:31: claims.0.against", "heldout.sop_accuracy", near="heldout.sop_majority")
+            says("g.yaml:30: claims.0.against", "heldout.sop_accuracy", near="heldout.sop_majority")
         ],
     ),
     "claim with two second sides": (
@@ -137,7 +137,7 @@ CASES = {
     ),
     "figure of a metric that is not compared": (
         ("rte.accuracy]}", "rte.acuracy]}"),
-        [says("g.yaml:32: figure.y.1", "rte.acuracy", near="rte.accuracy")],
+        [says("g.yaml:31: figure.y.1", "rte.acuracy", near="rte.accuracy")],
     ),
     "chain that does not grow": (
         ("model.hidden_size: 8,", "model.hidden_size: 8, training.warm_start: [12],"),

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from lightning_modules import cached
 from lightning_modules.config import ConfigError, identity
 from lightning_modules.files import open_plain
-from lightning_modules.places import cache, data_home, note_elsewhere, unusable_data_home
+from lightning_modules.places import cache, data_home, data_homes, note_elsewhere, study, unusable_data_home
 
 Split = Literal["train", "heldout"]
 
@@ -83,9 +83,10 @@ class Origin:
         Raises:
             CacheError: If the cache cannot be written.
         """
-        home, copies = data_home(), []
+        copies = []
         for name in self.every_file:
-            if home and (path := _first(home, name)):
+            if found := next(((home, path) for home in data_homes() if (path := _first(home, name))), None):
+                home, path = found
                 _copy(path, _copied(name) / path.relative_to(home))
             if copy := _first(_copied(name), name):
                 copies += _files(copy)
@@ -143,6 +144,8 @@ class Origin:
         missing = [str(home / name) for name in files if not _first(home, name)] if home else []
         is_one = len(missing) == 1
         why = unusable_data_home() or f"{' and '.join(missing)} {'is' if is_one else 'are'} missing"
+        if inside := study():
+            why = f"{inside / 'data'} lacks it, and {why}"
         text = f"{self.what} was not found: {why}. {self.advice}"
         if hub_says:
             text += f", or read it from the Hugging Face hub: {self.hub} {hub_says}"
@@ -160,10 +163,10 @@ class Origin:
 
 
 def found(name: str) -> Path | None:
-    """The file of a name or pattern relative to ``ABLATIONS_DATA``, or its copy in the cache; None if there is none."""
-    home = data_home()
-    if home and (path := _first(home, name)):
-        return path
+    """The file of a name or pattern below `data_homes`, or its copy in the cache; None if there is none."""
+    for home in data_homes():
+        if path := _first(home, name):
+            return path
     path = _first(_copied(name), name)
     return path if path and _is_sound(path) else None
 

@@ -29,13 +29,13 @@ class Line(NamedTuple):
 
     Attributes:
         number: From 1.
-        fields: The requested columns, or the whole line.
+        fields: The requested columns, the whole line, or an example with its number.
         fault: What is wrong, worded to follow the place in a message; empty for a valid line.
         short: Whether the fault is that it has too few fields.
     """
 
     number: int
-    fields: list[str]
+    fields: list[Any]
     fault: str = ""
     short: bool = False
 

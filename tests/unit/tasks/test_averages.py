@@ -124,10 +124,10 @@ class TestMetricsOfAGrid:
         cells, records = make_cells()
         grid = grid_of("rte.accuracy", "tasks.mean", "glue.bert_average")
         reading = tables.results(Measurements(grid, cells, records))[0]
-        assert "tasks.mean" in reading.headings
+        assert "mean of the tasks" in reading.headings
         assert "glue.bert_average" not in reading.headings
         (row, *_) = reading.rows
-        assert row[reading.headings.index("tasks.mean")].startswith("0.41")
+        assert row[reading.headings.index("mean of the tasks")].startswith("0.41")
 
     def test_all_nine_scores_give_the_average_of_bert(self):
         parts = {}

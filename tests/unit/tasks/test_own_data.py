@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import importlib
 import json
 import os
 import re
@@ -17,15 +16,15 @@ from lightning_modules.config import ConfigError, identity
 from lightning_modules.data import DataMismatch
 from lightning_modules.finetuning.run import FinetuningRun, finetune
 from lightning_modules.places import project
-from lightning_modules.tasks import TASKS, FineTuning, fingerprint, pins
+from lightning_modules.tasks import TASKS, FineTuning, fingerprint, pins, rows
 from lightning_modules.tasks.measured_baselines import baselines
-from lightning_modules.tasks.readers.own import own
 from lightning_modules.tasks.shapes.choice import Choice
 from lightning_modules.tasks.shapes.coreference import Coreference
 from lightning_modules.tasks.shapes.span import Spans
 from lightning_modules.tasks.shapes.tagging import Tagging
 from lightning_modules.tasks.shapes.texts import TextExamples, Texts
 from tests.messages import names
+from tests.own_rows import own
 
 SETTINGS = FineTuning().but(
     **{"epochs": 1, "batch_size": 8, "max_length": 16, "precision": "fp32", "optimizer.peak_lr": 1e-2}
@@ -114,17 +113,105 @@ def test_right_answers_of_every_shape_are_told_apart(kind, home):
     assert len(one) == 1
 
 
-def test_words_that_pandas_takes_for_missing_survive_the_recipe_of_the_page_and_lost_ones_name_it(home, monkeypatch):
-    labels = ("NA", "None", "null", "nan", "01")
-    write(home / "reviews.csv", ["text,label", *(f"film {label},{label}" for label in labels), "NA,NA"])
-    monkeypatch.chdir(home)
-    exec(re.search(r"```python\n(import pandas.*?)```", DOCUMENT.read_text(), re.DOTALL)[1], {})
-    task = own("mine", "Mine?", Texts(labels=labels), train="reviews.jsonl", dev="reviews.jsonl")
-    assert [(row.first, row.label) for row in task.rows("train")] == [*((f"film {x}", x) for x in labels), ("NA", "NA")]
-    write(home / "reviews.jsonl", [{"text": "film", "label": "NA"}, {"text": "film", "label": None}])
-    with pytest.raises(ConfigError) as error:
-        list(task.rows("train"))
-    assert names(str(error.value), "line 2", "label", "null", "pandas", "keep_default_na=False")
+def squad(lines):
+    asked = [line | {"answers": [mark | {"answer_start": 0} for mark in line["answers"]]} for line in lines]
+    passages = [{"context": line["context"], "qas": [one]} for line, one in zip(lines, asked, strict=True)]
+    return json.dumps({"data": [{"title": "t", "paragraphs": passages}]})
+
+
+def table(lines, separator=",", mark='"'):
+    cells = [
+        [mark + str(value).replace('"', '""' if mark else '"') + mark for value in line.values()] for line in lines
+    ]
+    return "\n".join(map(separator.join, [list(lines[0]), *cells])) + "\n"
+
+
+def test_the_same_examples_in_every_form_are_one_task(home):
+    """Columns have other names, and tables may have more of them; quoted cells may hold line ends."""
+    texts = ['so "good"', "NA", "null", "Café, closed", "two\nlines", "01"]
+    pairs = [{"first": text, "second": f"x{n}", "label": ("no", "yes")[n % 2]} for n, text in enumerate(texts)]
+    plain = [pair for pair in pairs if "\n" not in pair["first"]]
+    other = [{"n": n, "a": pair["first"], "b": pair["second"], "c": pair["label"]} for n, pair in enumerate(pairs)]
+    spans = [{"id": str(n)} | example("span", n) for n in range(9)]
+    tags = [{"words": words(n), "tags": ["B-X", "I-X", *["O"] * (len(words(n)) - 2)]} for n in range(9)]
+    tagged = "\n\n".join("\n".join(map(" ".join, zip(*line.values(), strict=True))) for line in tags)
+    columns = {"first": "a", "second": "b", "label": "c"}
+    forms = [  # shape, the same as JSON lines, other forms: file, text, keys of the row
+        ("pair", pairs, [("a.csv", table(pairs), {}), ("b.csv", table(other), {"columns": columns})]),
+        ("pair", plain, [("a.tsv", table(plain, "\t", ""), {}), ("q.tsv", table(plain, "\t"), {"quoted": True})]),
+        ("span", spans, [("a.json", squad(spans), {})]),
+        ("tags", tags, [("a.conll", f"-DOCSTART- O\n\n{tagged}\n", {})]),
+    ]
+    wrong = []
+    for kind, lines, others in forms:
+        write(home / "mine.jsonl", lines)
+        shape = Tagging(("X",)) if kind == "tags" else SHAPES[kind]
+        expected = own("mine", "Mine?", shape, train="mine.jsonl", dev="mine.jsonl").examples("dev").items_for_pin()
+        for file, text, keys in others:
+            (home / file).write_text(text)
+            found = own("mine", "Mine?", shape, train=file, dev=file, **keys).examples("dev").items_for_pin()
+            if found != expected:
+                wrong.append((file, found, expected))
+    assert not wrong
+
+
+MISTAKES = {  # file -> its text, keys of the row, what is said
+    "a.csv": ('text,label\n"It rains,no\n', {}, ("line 2", "quoted: false")),
+    "b.csv": ("text,label\nIt rains, again,no\n", {}, ("line 2", "3 fields instead of 2")),
+    "c.csv": ("review,stars\nGood.,no\n", {}, ("no text", "review, stars", "columns: {text: ...}")),
+    "d.csv": ("text,label\nGood.,no\n", {"columns": {"text": "txt", "label": "label"}}, ("no column txt", "'text'?")),
+    "e.csv": ("text,label\nGood.,maybe\n", {}, ("line 2", "'maybe'", "no, yes")),
+    "f.csv": ('{"text": "A.", "label": "no"}\n', {}, ("JSON lines", ".jsonl")),
+    "g.csv": ("", {}, ("empty",)),
+    "h.csv": ("text,label\n ,no\n", {}, ("line 2", "empty text")),
+    "a.jsonl": ("text,label\nIt rains.,no\n", {}, ("comma-separated", ".csv")),
+    "a.json": ('{"text": "A.", "label": "no"}', {}, ("SQuAD", ".jsonl")),
+    "a.xlsx": ("x", {}, ("no known form", ".csv", ".parquet")),
+    "a.parquet": ("x", {}, ("a.parquet",)),
+}
+
+
+def test_mistakes_in_files_of_ones_own_are_named_in_a_line_or_two(home):
+    wrong = []
+    for file, (text, keys, said) in MISTAKES.items():
+        (home / file).write_text(text)
+        with pytest.raises(ConfigError) as caught:
+            own("mine", "Mine?", SHAPES["sentence"], train=file, dev=file, **keys).examples("dev")
+        if not names(str(caught.value), file, *said) or len(str(caught.value).splitlines()) > 3:
+            wrong.append((file, str(caught.value)))
+    assert not wrong
+
+
+ROWS = {  # what stands in the place of a line of the row of the guide -> what is said
+    "answer: class": ("answer: clas", ("answer", "'class'?")),
+    "labels: [bad, good]": ("label: [bad, good]", ("label", "'labels'?")),
+    "  answer: class\n  labels: [bad, good]": ("  answer: number\n  labels: [bad, good]", ("labels", "number", "none")),
+    "  labels: [bad, good]\n": ("", ("labels", "list them")),
+    "  train: reviews.csv\n": ("", ("train", "hub")),
+    "train: reviews.csv": ("train: reviews.csv\n  shape: {pairs: true}", ("pairs", "'pair'?")),
+    "train: reviews.csv\n": ("train: reviews.csv\n  held_out: 2\n", ("held_out", "less than 1")),
+    "reviews:\n": ("my reviews:\n", ("my reviews", "letters")),
+    "title:": ("title: :", ("YAML",)),
+    "columns": ("metrics: [f2]\n  columns", ("f2", "accuracy, f1")),
+}
+
+
+def test_mistakes_in_a_row_are_named_with_file_and_key(home):
+    (row,) = re.findall(r"```yaml\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    (home / "reviews.csv").write_text(
+        "n,review,stars\n" + "".join(f"{n},Film {n},{'bad' if n % 2 else 'good'}\n" for n in range(60))
+    )
+    (home / "reviews.yaml").write_text(row)
+    assert len(rows.read([home])["reviews"].examples("train")) > 40
+    wrong = []
+    for before, (after, said) in ROWS.items():
+        assert before in row
+        (home / "reviews.yaml").write_text(row.replace(before, after, 1))
+        with pytest.raises(ConfigError) as caught:
+            rows.read([home])
+        if not names(str(caught.value), "reviews.yaml", *said) or len(str(caught.value).splitlines()) > 3:
+            wrong.append((after, str(caught.value)))
+    assert not wrong
 
 
 # two rows over one file that differ in one argument
@@ -175,7 +262,7 @@ def test_processes_agree_on_the_fingerprint_of_a_row(home, monkeypatch):
     write(home / "mine.jsonl", [example("sentence", n) for n in range(40)])
     code = (
         "import sys; from lightning_modules.tasks import TASKS, fingerprint; "
-        "from lightning_modules.tasks.readers.own import own; from lightning_modules.tasks.shapes.texts import Texts; "
+        "from tests.own_rows import own; from lightning_modules.tasks.shapes.texts import Texts; "
         "shape, share = Texts(labels=('no', 'yes')), float(sys.argv[1]); "
         "TASKS['mine'] = own('mine', 'Mine?', shape, train='mine.jsonl', held_out=share); print(fingerprint('mine'))"
     )
@@ -391,32 +478,25 @@ def test_what_is_missing_or_too_small_is_said(home):
         [task.examples(split) for split in ("train", "dev")]
 
 
-def documented():
-    rows = re.findall(r"^\| .* \| `(\w+)\.(.*?)` \| `(\{.*\})` \|$", DOCUMENT.read_text(), re.MULTILINE)
-    return [pytest.param(*row, id=row[1]) for row in rows]
-
-
-@pytest.mark.parametrize(("module", "shape", "line"), documented())
-def test_the_lines_of_the_document_are_read(module, shape, line, home):
-    found = eval(shape, vars(importlib.import_module(f"lightning_modules.tasks.shapes.{module}")))
-    write(home / "mine.jsonl", [line])
-    task = own("mine", "Mine?", found, train="mine.jsonl", dev="mine.jsonl")
-    assert len(task.examples("train")) == 1
-
-
-def test_the_snippets_of_the_document_run(home, monkeypatch):
-    row, table = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
-    scope = {}
-    exec(row, scope)
-    (task,) = scope["ROWS"]
-    (home / "trivia").mkdir()
-    write(home / "trivia/questions.jsonl", [example("choice", n) for n in range(60)])
-    assert len(task.examples("train")) > 40
-    monkeypatch.chdir(home)
-    (home / "reviews.csv").write_text('text,label\n"Good, all in all.",1\nCafé closed.,0\n')
-    exec(table, {})
-    reviews = own("mine", "Mine?", SHAPES["sentence"], train="reviews.jsonl", dev="reviews.jsonl").examples("dev")
-    assert reviews.items_for_pin() == [["Good, all in all.", "", 1], ["Café closed.", "", 0]]
+def test_the_examples_of_the_document_are_read(home):
+    found = re.findall(r"^\| .* \| (`.*`) \| `(\{.*\})` \|$", DOCUMENT.read_text(), re.MULTILINE)
+    assert len(found) == len(SHAPES)
+    for number, (keys, line) in enumerate(found):
+        answer, *settings = re.findall(r"`(.*?)`", keys)
+        (home / "mine.jsonl").write_text(f"{line}\n")
+        (home / "mine.yaml").write_text(
+            "\n  ".join(
+                [
+                    f"mine{number}:",
+                    "title: Mine?",
+                    f"answer: {answer}",
+                    "train: mine.jsonl",
+                    "dev: mine.jsonl",
+                    *settings,
+                ]
+            )
+        )
+        assert len(rows.read([home])[f"mine{number}"].examples("train")) == 1, keys
 
 
 def test_a_key_misspelt_in_every_line_is_one_problem(tmp_path, monkeypatch):
