@@ -24,10 +24,10 @@ from lightning_modules.tasks import TASKS, validation
 from lightning_modules.tasks import pins as task_pins
 from lightning_modules.tasks.datasets import bigram_shift
 from lightning_modules.tasks.measured_baselines import baselines, with_same_labels
-from lightning_modules.tasks.readers.own import own
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.shapes.texts import Texts
 from lightning_modules.zero_shot.stretches import chosen
+from tests.own_rows import own
 
 _FILES = {"kept", "kept_array", "kept_json", "write", "locked", "remember"}  # of `cached`, that only a cache calls
 _MEMORY = {"cache", "cached", "lru_cache", "once", "once_per_version"}

@@ -305,7 +305,7 @@ def test_official_data_answer_a_claim_where_a_scale_has_them(task):
         for run in cell.finetunings:
             metrics = {f"{task}.accuracy": score + run.seed**2 / 1000 * score}
             records[run.id] = make_record(run, 0.0, kind="finetune", metrics=metrics, curve={})
-    both = [{"name": f"{name}.accuracy"} for name in ("qnli_own", "qnli")]
+    both = [{"name": f"{name}.accuracy", "label": f"{name}.accuracy"} for name in ("qnli_own", "qnli")]
     claim = make_claim(metric="qnli_own.accuracy", official="qnli.accuracy")
     other = make_claim(id="other")  # without runs, it does not count
     found, _ = judging.verdicts(Measurements(make_grid(claims=[claim, other], metrics=both), cells, records))

@@ -3,9 +3,9 @@
 import json
 
 from lightning_modules.tasks import TASKS
-from lightning_modules.tasks.readers.own import own
 from lightning_modules.tasks.shapes.texts import Texts
 from lightning_modules.zero_shot.labelled import Verbalised
+from tests.own_rows import own
 
 
 def test_the_examples_are_those_of_the_row_as_it_is(tmp_path, monkeypatch):
