@@ -50,10 +50,10 @@ class Own:
     @property
     def origin(self) -> Origin:
         """Where the files are."""
-        files = {} if self.hub else {"train": (self.train,), "dev": (self.dev or self.train,)}
+        train = () if self.hub else (self.train,)
+        files = {"train": train, "dev": (self.dev,) if self.dev else train}
         keys = ", ".join(self.shape.line.model_fields)
-        form = "with one example a line" if Path(self.train).suffix in (".csv", ".tsv", ".jsonl") else "in its form"
-        return Origin(f"The data set {self.name}", files, self.hub, f"An example may have {keys}.", form)
+        return Origin(f"The data set {self.name}", files, self.hub, f"An example may have {keys}.", "in its form")
 
     def __call__(self, split: Split) -> Iterator[Any]:
         """The examples of a split, in the order of the file.
@@ -97,7 +97,7 @@ class Own:
         if absent := [name for name in needed if name not in found]:
             raise Fault(f"has no {absent[0]}. It has {', '.join(example)[:200]}. Write columns: {{{absent[0]}: ...}}")
         try:
-            row = self.shape.row(keys.model_validate_json(json.dumps(found), strict=is_json), int(number))
+            row = self.shape.row(keys.model_validate_json(json.dumps(found, default=list), strict=is_json), int(number))
         except ValidationError as error:
             raise Fault("; ".join(map(str, problems(error, keys, "key")))) from None
         if problem := self.shape.problem(row):
