@@ -34,7 +34,7 @@ def export(
     results_dir: Results = None,
     form: As = Format.table,
 ) -> None:
-    """Writes the weights of a finished training as a folder that transformers loads, without the head of a task."""
+    """Writes the weights of a finished training as a folder that transformers loads, with the head of its task."""
     with reporting_errors():
         notes = exported(run, folder, results_dir)
         people = *(f"note: {note}" for note in notes), f"wrote {folder}"
@@ -53,6 +53,7 @@ def exported(prefix: str, folder: Path, results_dir: str | Path | None = None) -
     from ablations.inspection.trained import tokenizer
     from lightning_modules import checkpoints, interop
     from lightning_modules.config import ConfigError
+    from lightning_modules.finetuning.run import FinetuningRun
     from lightning_modules.training.weights import load_weights
 
     records = known(results_dir)
@@ -67,15 +68,16 @@ def exported(prefix: str, folder: Path, results_dir: str | Path | None = None) -
                 f"`--results-dir OTHER`, or delete {records.path(run.id)} and run its grid"
             ]
         )
-    system = run.finetuning.cut(run.system) if run.finetuning else run.system
-    if not (name := run.system.checkpoint):
-        checkpoint = interop.of_run(system, load_weights(weights))
-        interop.write(checkpoint, folder, tokenizer(run, records))
-        return checkpoint.notes
-    source = checkpoints.checked(name)
-    checkpoint = interop.read(source).trained(load_weights(weights), system)
-    interop.write(checkpoint, folder)
-    interop.copy_tokenizer(source, folder)
+    source = checkpoints.checked(run.system.checkpoint) if run.system.checkpoint else None
+    start = interop.read(source) if source else interop.of_run(run.system, {})
+    if run.finetuning is None:
+        checkpoint = start.trained(load_weights(weights), run.system)
+    else:
+        made = FinetuningRun(run.system, run.task, run.finetuning, run.seed, None)
+        checkpoint = interop.tuned(start, made, weights)
+    interop.write(checkpoint, folder, None if source else tokenizer(run, records))
+    if source:
+        interop.copy_tokenizer(source, folder)
     return checkpoint.notes
 
 
@@ -118,7 +120,7 @@ def finetune(
     scale: Annotated[str, typer.Option("--scale", "-s", help="paper, or smoke: 64 examples once.")] = "paper",
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the result.")] = Path("evaluations"),
     save: Annotated[
-        Path | None, typer.Option("--save", help="A folder, empty or new, for the fine-tuned model without its head.")
+        Path | None, typer.Option("--save", help="A folder, empty or new, for the fine-tuned model and its head.")
     ] = None,
     form: As = Format.table,
 ) -> None:
@@ -193,7 +195,7 @@ def evaluated(request: Request, say: Callable[[str], object] | None = None) -> P
     from lightning_modules.config import identity
     from lightning_modules.data.text.tokenizer import fingerprint
     from lightning_modules.files import write_atomically
-    from lightning_modules.finetuning.run import PREDICTIONS, FinetuningRun, encoder_of
+    from lightning_modules.finetuning.run import PREDICTIONS, FinetuningRun
     from lightning_modules.tasks import fitting
     from lightning_modules.training.weights import WEIGHTS
 
@@ -221,7 +223,7 @@ def evaluated(request: Request, say: Callable[[str], object] | None = None) -> P
         made = _made(run, work, name, say is not None)
         own = work / _folder(run)
         if request.save is not None:
-            tuned = checkpoint.trained(encoder_of(run, own / WEIGHTS), request.settings.cut(system))
+            tuned = interop.tuned(checkpoint, run, own / WEIGHTS)
             interop.write(tuned, request.save)
             interop.copy_tokenizer(request.source, request.save)
             for note in tuned.notes[len(checkpoint.notes) :]:

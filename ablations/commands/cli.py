@@ -16,6 +16,7 @@ import typer
 
 from ablations import __version__
 from ablations.commands import (
+    ask,
     campaign,
     checkpoints,
     claims,
@@ -24,7 +25,6 @@ from ablations.commands import (
     grid_files,
     inference,
     jobs,
-    language,
     params,
     stores,
     tokenizer,
@@ -586,11 +586,7 @@ PANELS: dict[str, list[tuple[str, Callable[..., None], str]]] = {
         ("logs", logs, "logs b16e"),
     ],
     "Ask a model": [
-        ("fill-mask", language.fill_mask, 'fill-mask b16e "She opened the [MASK] and went out."'),
-        ("generate", language.generate, 'generate RUN --prompt "The sea was"'),
-        ("score", language.score, "score RUN --example lecture"),
-        ("translate", language.translate, 'translate RUN "A dog runs in the snow."'),
-        ("answer", language.answer, 'answer RUN "Who came?" "Ann slept. Bob came."'),
+        ("ask", ask.command, 'ask b16e "She opened the [MASK] and went out."'),
         ("evaluate", evaluate.command, "evaluate RUN --task lambada"),
         ("finetune", checkpoints.finetune, "finetune --from FOLDER --task rte"),
         ("export", checkpoints.export, "export RUN FOLDER"),
@@ -604,6 +600,10 @@ _GROUPS |= {"benchmark": ("Maintain", inference.app)}
 for _panel, _commands in PANELS.items():
     for _name, _command, _example in _commands:
         app.command(_name, rich_help_panel=_panel, epilog=f"Example: ablations {_example}")(_command)
+for _name in ask.RENAMED:
+    app.command(_name, hidden=True, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})(
+        ask.renamed
+    )
 for _name, (_panel, _group) in _GROUPS.items():
     app.add_typer(_group, name=_name, rich_help_panel=_panel)
 

@@ -20,7 +20,7 @@ from ablations.commands.terminal import (
 )
 
 if TYPE_CHECKING:
-    from ablations.inspection.language_models import Opened
+    from ablations.inspection.models import Opened
     from lightning_modules.zero_shot.settings import Measurement
 
 
@@ -34,7 +34,7 @@ def command(
     form: As = Format.table,
 ) -> None:  # fmt: skip
     """Evaluates a left-to-right language model on zero-shot tasks. `--beside GRID` shows it on that page."""
-    from ablations.inspection.language_models import opened
+    from ablations.inspection.models import opened
     from ablations.pages import checkpoint_table
     from ablations.study import Study
 
@@ -80,7 +80,7 @@ def _asked(study: Any, tasks: list[str], changes: dict[str, Any]) -> "dict[str, 
 def _measured(opened: "Opened", asked: "dict[str, Measurement]", name: str) -> dict[str, Any]:
     from lightning_modules.zero_shot.measure import asked as answers
 
-    model, metrics = opened.load(), {}
+    model, metrics = opened.language_model(), {}
     for task, settings in asked.items():
         found = answers(model, task, settings, None)
         metrics |= {f"{task}.{metric}": float(value) for metric, value in found.metrics.items()}

@@ -76,8 +76,8 @@ def keep(
 ) -> None:
     """Copies weights and tokenizer of finished pretrainings into the results folder, so that a clone has them.
 
-    Fine-tunings and continued pretrainings then start from them on any machine, and `fill-mask`, `generate`, `score`
-    and `export` need neither training nor corpora. Meant for runs that many others start from.
+    Fine-tunings and continued pretrainings then start from them on any machine, and `ask` and `export`
+    need neither training nor corpora. Meant for runs that many others start from.
     """
     from ablations.inspection import trained
 

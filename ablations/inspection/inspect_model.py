@@ -314,9 +314,8 @@ class Inspection:
 
     def answer(self, question: str = example_texts.QUESTION, passage: str = example_texts.PASSAGE) -> Markdown:
         """The answer of a question-answering run of this model, if one with weights exists."""
-        from lightning_modules.analysis.probes import answer
-        from lightning_modules.finetuning.run import FinetuningRun, finetuned
-        from lightning_modules.tasks.reading.passages import Question
+        from ablations.inspection.ask import Asked
+        from ablations.inspection.models import opened
         from lightning_modules.tasks.shapes.span import Spans
         from lightning_modules.tasks.table import TASKS
 
@@ -324,16 +323,9 @@ class Inspection:
         for record in self.records.all():
             is_child = record.kind == "finetune" and self.run.id in record.config.get("parents", ())
             is_reader = is_child and record.config.get("task") in reading and record.outcome == "done"
-            path = self.records.weights(record.id) if is_reader else None
-            if path is None:
-                continue
-            made = record.run()
-            settings, spans = made.finetuning, TASKS[made.task].shape
-            if settings is None or not isinstance(spans, Spans):
-                continue
-            networks = finetuned(FinetuningRun(made.system, made.task, settings, made.seed, None), path)
-            example = Question("asked", question, passage, ())
-            text = answer(networks, self.encoder, spans, settings.max_length, example)
-            return Markdown(f"*{markdown_text(question)}* {markdown_text(text or '(the passage does not say)')}")
+            if is_reader and self.records.weights(record.id) is not None:
+                reader = opened(record.id, self.records, scale="")
+                (row,) = Asked(reader, [question], passage=passage).answer()
+                return Markdown(f"*{markdown_text(question)}* {markdown_text(row['answer'])}")
         hint = "Train one with `ablations run` and a grid with a reading task such as `squad`"
         return Markdown(f"*No question-answering run of this model found. {hint}.*")

@@ -8,14 +8,14 @@ YAML, a list of questions, or JSON lines, one question a line::
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ablations.core import strict_yaml
 from ablations.core.strict_yaml import Document
-from lightning_modules.config import ConfigError, did_you_mean
+from lightning_modules.config import ConfigError, Problem, did_you_mean
 from lightning_modules.files import read_text
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -39,29 +39,43 @@ class Question:
     answer: int | None = None
 
 
-def examples() -> dict[str, Path]:
-    """Name -> file of the questions that come with the package."""
-    return strict_yaml.named("examples", [EXAMPLES])
-
-
-def example(name: str) -> Path:
-    """The file of questions that come with the package.
+def of(texts: Sequence[str]) -> list[Question]:
+    """The question of a command line: a prompt, then its options.
 
     Raises:
-        ConfigError: With the nearest name, if there are none.
+        ConfigError: For fewer than two options, or the same twice.
     """
-    known = examples()
-    if name not in known:
-        raise ConfigError([f"there is no example '{name}'.{did_you_mean(name, known, listed=True)}"])
-    return known[name]
+    prompt, *options = texts or [""]
+    document = Document(Path("TEXT"), data=[{"prompt": prompt, "options": options}])
+    _check(document, 0, document.data[0])
+    document.check()
+    return [Question("TEXT", prompt, tuple(options))]
 
 
-def read(file: Path) -> list[Question]:
-    """Reads a file of questions.
+def lines(file: str) -> list[str]:
+    """The lines of a text file that are not blank.
+
+    Raises:
+        ConfigError: When it cannot be read or has none.
+    """
+    found = [
+        line for line in _text(Path(file)).split("\n") if line.strip()
+    ]  # splitlines also cuts at U+2028 and others
+    if not found:
+        raise ConfigError([Problem("--file", f"{file} has no text. Write one a line.")])
+    return found
+
+
+def read(file: str | Path) -> list[Question]:
+    """Reads a file of questions, or one that comes with the package by its name: lecture.
 
     Raises:
         ConfigError: With every problem as ``file:line: field: what is wrong``.
     """
+    named = strict_yaml.named("examples", [EXAMPLES])
+    if str(file) not in named and "." not in str(file):
+        raise ConfigError([Problem("--file", f"there is no '{file}'.{did_you_mean(str(file), named, listed=True)}")])
+    file = named.get(str(file), Path(file))
     document = strict_yaml.load(file) if file.suffix in (".yaml", ".yml") else _json_lines(file)
     document.check()
     if not isinstance(document.data, list) or not document.data:
@@ -76,15 +90,18 @@ def read(file: Path) -> list[Question]:
     ]
 
 
-def _json_lines(file: Path) -> Document:
+def _text(file: Path) -> str:
     try:
-        lines = read_text(file).split("\n")  # JSON may hold U+2028, at which splitlines cuts
+        return read_text(file)
     except OSError as error:
-        raise ConfigError([f"{file}: cannot be read: {error.strerror}"]) from None
+        raise ConfigError([Problem("--file", f"{file} cannot be read: {error.strerror}")]) from None
     except UnicodeDecodeError:
-        raise ConfigError([f"{file}: is not UTF-8 text"]) from None
+        raise ConfigError([Problem("--file", f"{file} is not UTF-8 text")]) from None
+
+
+def _json_lines(file: Path) -> Document:
     document = Document(file, data=[])
-    for line, text in enumerate(lines, 1):
+    for line, text in enumerate(_text(file).split("\n"), 1):  # JSON may hold U+2028, at which splitlines cuts
         if not text.strip():
             continue
         try:

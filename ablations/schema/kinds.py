@@ -156,13 +156,13 @@ def _finetuned(run: Made, watch: Watch) -> "Fitted":
 
     assert run.finetuning is not None
     start, mask, teacher = (watch.weights.get(role) for role in ("start", "mask", "teacher"))
-    own = _own_encoder(run.system)
+    own = own_encoder_of(run.system)
     parts = FinetuningRun(run.system, run.task, run.finetuning, run.seed, start, own, mask=mask, teacher=teacher)
     given: dict[str, Any] = {"on_progress": watch.on_progress, "stop": watch.stop, "execution": watch.execution}
     return finetune(parts, watch.folder, **given, run_id=run.id)
 
 
-def _own_encoder(system: System) -> "Encoder | None":
+def own_encoder_of(system: System) -> "Encoder | None":
     """The tokenizer of a released checkpoint; None where a system's own text makes it."""
     from lightning_modules.interop import own_encoder
 
@@ -205,7 +205,7 @@ def _prepare_finetuning(run: Made) -> None:
     from lightning_modules.finetuning.run import FinetuningRun
 
     assert run.finetuning is not None
-    FinetuningRun(run.system, run.task, run.finetuning, run.seed, None, _own_encoder(run.system)).prepare()
+    FinetuningRun(run.system, run.task, run.finetuning, run.seed, None, own_encoder_of(run.system)).prepare()
 
 
 def _prepare_measuring(run: Made) -> None:

@@ -14,12 +14,8 @@ from lightning_modules.data.text.encode import Encoder, as_example
 from lightning_modules.data.text.masks import MASK
 from lightning_modules.objectives.objective import own_heads
 from lightning_modules.system import System
-from lightning_modules.tasks import FineTuning
 from lightning_modules.tasks.loader import InOrder, TaskData
-from lightning_modules.tasks.reading.passages import Question, SpanExamples
-from lightning_modules.tasks.reading.pieces import Pieces
-from lightning_modules.tasks.shapes.shape import Head, Inputs
-from lightning_modules.tasks.shapes.span import Spans
+from lightning_modules.tasks.shapes.shape import Inputs
 from lightning_modules.training.pretrain import Pretrain
 from lightning_modules.training.weights import load_into
 
@@ -194,23 +190,3 @@ def _classes(data: TaskData) -> list[np.ndarray]:
             [f"'{data.task.name}' cannot be probed: probes need one class per text. Choose a text classification task."]
         )
     return labels
-
-
-@torch.no_grad()
-def answer(networks: tuple[nn.Module, Head], encoder: Encoder, spans: Spans, length: int, question: Question) -> str:
-    """The words of a passage that answer a question; empty if the model predicts no answer.
-
-    Args:
-        networks: Backbone and head of a fine-tuning on a span task such as SQuAD.
-        spans: The shape of that task.
-        length: Maximum positions of a window.
-        question: Question and passage; id and answers are ignored.
-    """
-    backbone, head = networks
-    examples = SpanExamples.of([question])
-    settings = FineTuning().but(max_length=length)
-    inputs = spans.inputs(examples, Pieces.of(examples.texts(), encoder), encoder.vocabulary, settings)
-    batch = inputs.batch(np.arange(len(inputs)))
-    outputs = head.by_item(head(backbone(batch), batch), batch)
-    answers = spans.answers([logits.float().numpy() for logits in outputs], inputs)
-    return "" if spans.unanswerable and answers.nulls[0] > 0 else answers.texts[0]

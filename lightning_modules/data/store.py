@@ -149,6 +149,12 @@ def _opened(
     return store if made is None else made(store)
 
 
+def store_folder(data: Data, split: Split) -> Path:
+    """Where the token store of a split is, once it is built."""
+    key = {"corpora": pins.fingerprints(data), "tokenizer": tokenizer.fingerprint(tokenizer_file(data))}
+    return cache() / "stores" / identity({**key, "format": _FORMAT})[:24] / split
+
+
 def open_store(data: Data, split: Split) -> TokenStore:
     """The token store of a split of some corpora (corpus by corpus in the order of names).
 
@@ -158,9 +164,7 @@ def open_store(data: Data, split: Split) -> TokenStore:
         ConfigError: When a corpus is missing or too small for the vocabulary.
         DataMismatch: When the text differs from its pin.
     """
-    path = tokenizer_file(data)
-    key = {"corpora": pins.fingerprints(data), "tokenizer": tokenizer.fingerprint(path), "format": _FORMAT}
-    folder = cache() / "stores" / identity(key)[:24] / split
+    folder = store_folder(data, split)
     try:
         return TokenStore.open(folder)
     except _BROKEN:
@@ -171,7 +175,7 @@ def open_store(data: Data, split: Split) -> TokenStore:
         except _BROKEN as reason:
             cached.announce(folder, f"cannot be used ({type(reason).__name__}: {reason})")
             with cached.reporting(folder):
-                _place(data, split, path, folder)
+                _place(data, split, tokenizer_file(data), folder)
     return TokenStore.open(folder)
 
 

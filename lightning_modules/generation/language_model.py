@@ -103,7 +103,7 @@ def check_predicts_next(system: System, name: str) -> LanguageModel:
     """
     lm = system.objectives.lm
     if SOURCE in system.model.supports:
-        text = f"{name} continues no text by itself: it reads a source. `ablations translate` writes its translations."
+        text = f"{name} continues no text by itself: it reads a source. `ablations ask` writes its translations."
         raise ConfigError([text])
     if system.reads_backward:
         raise ConfigError(
@@ -120,7 +120,7 @@ def check_predicts_next(system: System, name: str) -> LanguageModel:
     raise ConfigError(
         [
             f"{name} {what} and predicts no next token: it can neither score continuations nor generate. Choose a "
-            "model with objectives.lm.direction left_to_right. A masked model answers `ablations fill-mask`."
+            "model with objectives.lm.direction left_to_right. A masked model fills [MASK] in `ablations ask`."
         ]
     )
 

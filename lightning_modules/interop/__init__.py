@@ -12,5 +12,9 @@ rejected.
 from lightning_modules.interop.checkpoint import Checkpoint, of_run, read, row_of, write
 from lightning_modules.interop.folder import fingerprint
 from lightning_modules.interop.own_tokenizer import copy_tokenizer, own_encoder
+from lightning_modules.interop.task_heads import read_head, shape_of, tuned
 
-__all__ = ["Checkpoint", "copy_tokenizer", "fingerprint", "of_run", "own_encoder", "read", "row_of", "write"]
+__all__ = [
+    "Checkpoint", "copy_tokenizer", "fingerprint", "of_run", "own_encoder", "read", "read_head", "row_of", "shape_of",
+    "tuned", "write",
+]  # fmt: skip

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import torch
 from safetensors.torch import save
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lightning_modules.backbones import Transformer
 from lightning_modules.checkpoints import Released, digests
-from lightning_modules.config import ConfigError, as_data, flat
+from lightning_modules.config import ConfigError, Problem, as_data, flat
 from lightning_modules.data import Vocabulary
 from lightning_modules.files import write_atomically
 from lightning_modules.interop.families import (
@@ -23,6 +23,7 @@ from lightning_modules.interop.families import (
     POOLER,
     POSITION,
     SEGMENT,
+    TASK,
     Family,
     family_named,
     family_of,
@@ -44,6 +45,50 @@ _PARTS = {
 }
 
 
+class TaskHead(NamedTuple):
+    """The head of a downstream task.
+
+    Attributes:
+        kind: Of ``Family.tasks``.
+        labels: Names of its classes or tags in the order of their numbers; empty for a number, a span and a choice.
+        pair: Whether it reads two texts as one example. Only folders of our own say it.
+    """
+
+    kind: str
+    labels: tuple[str, ...] = ()
+    pair: bool = False
+
+    @classmethod
+    def named(cls, config: Mapping[str, Any], family: Family) -> Self | None:
+        """The head whose class a ``config.json`` names; None if it is no class of ``Family.tasks``."""
+        kinds = (kind for kind, (name, _) in family.tasks.items() if config.get("architectures") == [name])
+        kind, many = next(kinds, None), config.get("problem_type") == "multi_label_classification"
+        if kind is None or many:
+            return None
+        labels = config.get("id2label", {"0": "LABEL_0", "1": "LABEL_1"})
+        if not isinstance(labels, dict) or [*labels] != [str(number) for number in range(len(labels))]:
+            raise ConfigError([Problem(f"{CONFIG}: id2label", "must name the classes 0, 1, 2 ..., in this order")])
+        is_number = kind in ("span", "choice") or len(labels) < 2 or config.get("problem_type") == "regression"
+        pair = (config.get("task_specific_params") or {}).get("pair") is True
+        return cls(kind, () if is_number else tuple(map(str, labels.values())), pair)
+
+    def shapes(self, family: Family, width: int) -> dict[str, tuple[int, ...]]:
+        """Our names of its weights -> their shapes, for states of a width."""
+        outputs = 2 if self.kind == "span" else max(1, len(self.labels))
+        rows = {"pooler": width, "output": outputs}
+        parts = [(f"{TASK}.{self.kind}.{part}", rows[part]) for part in family.tasks[self.kind][1]]
+        return {f"{p}.weight": (k, width) for p, k in parts} | {f"{p}.bias": (k,) for p, k in parts}
+
+    def config(self) -> dict[str, Any]:
+        """What ``config.json`` says of it."""
+        if self.kind in ("span", "choice"):
+            return {}
+        numbers = {label: number for number, label in enumerate(self.labels or ("LABEL_0",))}
+        told = {"id2label": {str(number): label for label, number in numbers.items()}, "label2id": numbers}
+        told |= {} if self.labels else {"problem_type": "regression"}
+        return told | ({"task_specific_params": {"pair": True}} if self.pair else {})
+
+
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
     """A pretrained network.
@@ -56,6 +101,7 @@ class Checkpoint:
         pad: Id of the padding piece.
         end: Id of the piece that ends documents, if the family has one.
         notes: Missing parts and differences from ``transformers``, one line each.
+        head: The head of a downstream task, whose weights are called ``head.<kind>.<part>``; None without one.
     """
 
     family: Family
@@ -64,6 +110,7 @@ class Checkpoint:
     pad: int = 0
     end: int | None = None
     notes: tuple[str, ...] = ()
+    head: TaskHead | None = None
 
     def build(self, seed: int = 0) -> "Pretrain":
         """The Lightning module with these weights; missing parts are initialised from ``seed``."""
@@ -71,26 +118,29 @@ class Checkpoint:
         module.load_state_dict(dict(self.weights), strict=False)
         return module
 
-    def trained(self, weights: Mapping[str, Tensor], system: System) -> "Checkpoint":
-        """The network with weights of `fit` or `finetune`, without the head of a task.
+    def trained(self, weights: Mapping[str, Tensor], system: System, head: TaskHead | None = None) -> "Checkpoint":
+        """The network with weights of `fit` or `finetune`.
 
         Args:
             weights: The weights.
             system: The system of this checkpoint, with the layers that are kept.
+            head: The head of their task, which is left out by default.
         """
-        weights = {name: tensor for name, tensor in weights.items() if not name.startswith("head.")}
+        of_task = {name.removeprefix(f"{TASK}."): name for name in weights if name.startswith(f"{TASK}.")}
+        renamed = {f"{TASK}.{head.kind}.{name}": weights[ours] for name, ours in of_task.items()} if head else {}
+        weights = {name: tensor for name, tensor in weights.items() if name not in of_task.values()} | renamed
         weights, zeros = _with_all_heads(weights, transformer(system))
         heads = sorted({name.split(".")[1] for name in weights if _foreign(name, self.family)})
         left = [f"left out, because transformers has no such head: {', '.join(heads)}"] if heads else []
         left += [f"{zeros} heads that were removed are zeros"] if zeros else []
-        return replace(self, system=system, weights=weights, notes=(*self.notes, *left))
+        return replace(self, system=system, weights=weights, notes=(*self.notes, *left), head=head)
 
 
 def read(folder: str | Path) -> Checkpoint:
     """Reads a folder, without its tokenizer.
 
-    Names, shapes and sizes are compared with the configuration before any weight is read. Other heads, for example a
-    task classifier, are left out and listed in ``notes``.
+    Names, shapes and sizes are compared with the configuration before any weight is read. Heads that neither are of a
+    pretraining nor belong to the class that the configuration names are left out and listed in ``notes``.
 
     Raises:
         ConfigError: When something is missing, damaged, of another architecture or unsupported.
@@ -102,6 +152,7 @@ def read(folder: str | Path) -> Checkpoint:
         names = _canonical(stored, family)
         present = {part for part in _PARTS if _has(part, family, names)}
         system = family.system(config, POOLER in present, folder.resolve().name)
+        head = TaskHead.named(config, family)
         told = {**family.defaults, **config}
         pad, end = told["pad_token_id"] or 0, told.get("eos_token_id")
         expected_weights = {
@@ -109,6 +160,8 @@ def read(folder: str | Path) -> Checkpoint:
             for ours, shape in _shapes(system).items()
             if all(part in present for part in _PARTS if ours.startswith(part))
         }
+        for ours, shape in (head.shapes(family, transformer(system).hidden_size) if head else {}).items():
+            expected_weights[ours] = (family.theirs(ours, transformer(system)), shape)
         _compare(family, system, pad, expected_weights, {name: stored.shapes[actual] for name, actual in names.items()})
 
         def get(name: str) -> Tensor:
@@ -127,11 +180,11 @@ def read(folder: str | Path) -> Checkpoint:
     others = sorted(n for n in names if n not in used and not _of_backbone(n, family) and not _is_output(n))
     left = [f"left out: {', '.join(others[:6])}{' ...' if len(others) > 6 else ''}"] if others else []
     end = end if type(end) is int and family.objective == "lm" else None
-    return Checkpoint(family, system, weights, pad, end, (*lacking, *left))
+    return Checkpoint(family, system, weights, pad, end, (*lacking, *left), head)
 
 
-def of_run(system: System, weights: Mapping[str, Tensor]) -> Checkpoint:
-    """The checkpoint of a training, from the weights of `fit` or `finetune`, without the head of a task.
+def of_run(system: System, weights: Mapping[str, Tensor], head: TaskHead | None = None) -> Checkpoint:
+    """The checkpoint of a training, from the weights of `fit` or `finetune`; see `Checkpoint.trained`.
 
     ``transformers`` has no layers of fewer heads than others. Heads that were removed (``finetuning.head_pruning``)
     come back as zeros, behind those that are left, and add nothing.
@@ -140,7 +193,7 @@ def of_run(system: System, weights: Mapping[str, Tensor]) -> Checkpoint:
         ConfigError: With every knob that ``transformers`` does not support.
     """
     family, end = family_of(system), Vocabulary.sep if system.format.frame == "document_ends" else None
-    return Checkpoint(family, system, {}, end=end, notes=(*family.differences(system),)).trained(weights, system)
+    return Checkpoint(family, system, {}, end=end, notes=(*family.differences(system),)).trained(weights, system, head)
 
 
 def _with_all_heads(weights: Mapping[str, Tensor], model: Transformer) -> tuple[dict[str, Tensor], int]:
@@ -195,7 +248,15 @@ def write(checkpoint: Checkpoint, folder: str | Path, tokenizer: Path | None = N
     both, mlm, encoder = family.architectures
     has = {part for part in _PARTS if any(ours.startswith(part) for ours in checkpoint.weights)}
     chosen = (both if both and CLASSIFIER in has else mlm) if {MLM, PLM} & has else encoder
-    config = {"architectures": [chosen], **family.config(system, checkpoint.pad, segments, checkpoint.end)}
+    if (head := checkpoint.head) is not None:
+        chosen = family.tasks[head.kind][0]
+        for ours, shape in head.shapes(family, model.hidden_size).items():  # a choice has no bias here
+            spelled = {family.theirs(ours, model)[0]: torch.zeros(shape)} | spelled
+    config = {
+        "architectures": [chosen],
+        **(head.config() if head else {}),
+        **family.config(system, checkpoint.pad, segments, checkpoint.end),
+    }
     data = save({name: tensor.float().contiguous() for name, tensor in spelled.items()}, metadata={"format": "pt"})
     if tokenizer is not None:
         framed = system.format.frame == "cls_sep" or system.cls_last

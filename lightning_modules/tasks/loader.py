@@ -217,6 +217,10 @@ class TaskData(pl.LightningDataModule):
                 examples = examples.beside(further)
         else:
             examples = validation.examples(name, split, share)
+        return self.encoded(examples)
+
+    def encoded(self, examples: Any) -> Inputs:
+        """The items of some examples of the task's shape."""
         pieces = Pieces.of(examples.texts(), self.encoder)
         pieces = pieces.backward(self.settings.max_length - MARKS) if self.backward else pieces
         return self.task.shape.inputs(examples, pieces, self.encoder.vocabulary, self.settings)

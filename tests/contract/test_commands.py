@@ -11,16 +11,14 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from ablations.commands import checkpoints, cli, evaluate, language, tokenizer
+from ablations.commands import checkpoints, cli, evaluate, tokenizer
 from ablations.commands.terminal import Format
 from ablations.core.store import Records
 from ablations.inspection import trained
 from ablations.planning import grids
 from ablations.running import inference
 from ablations.study import Study
-from lightning_modules.analysis import probes
 from lightning_modules.data.formats.summary import Summary
-from lightning_modules.finetuning import run as finetuning
 from lightning_modules.measures import counting
 from lightning_modules.places import project
 from lightning_modules.tasks import TASKS
@@ -43,9 +41,9 @@ def leaves(command, *words):
         yield from leaves(inner, *words, name)
 
 
-COMMANDS = dict(leaves(typer.main.get_command(cli.app)))
+COMMANDS = {words: found for words, found in leaves(typer.main.get_command(cli.app)) if not found.hidden}
 CALLS = {
-    "answer": [RUN, "Who came?", "Ann slept. Bob came."],
+    "ask": [RUN, "The water"],
     "campaign": ["--file", QUEUE],
     "campaign run": ["--file", QUEUE, "--for", "1h"],
     "check": ["masking_ratio"],
@@ -62,8 +60,6 @@ CALLS = {
     "export": [RUN, "folder"],
     "finetune": ["--from", "folder", "--task", "rte"],
     "figures": ["masking_ratio", "--scale", "smoke", "--to", FOLDER],
-    "fill-mask": [RUN, "The [MASK]."],
-    "generate": [RUN, "--prompt", "The water", "--new-tokens", "2"],
     "benchmark inference": ["masking_ratio", "--scale", "smoke", "--device", "cpu"],
     "keep": [RUN],
     "knobs": ["alibi"],
@@ -76,17 +72,16 @@ CALLS = {
     "published": ["albert.t4"],
     "run": ["masking_ratio", "--scale", "smoke", "--no-notebook"],
     "show": ["masking_ratio", "--scale", "smoke"],
-    "score": [RUN, "--example", "lecture"],
     "status": [],
     "stop": [],
     "sync": [OTHER],
     "systems": [],
     "tables": [],
     "tokenizer stats": ["--scale", "smoke"],
-    "translate": [RUN, "The water."],
     "verify": [],
 }
 AGAIN = {  # other forms of the answer
+    "ask": [RUN, "The water", "is", "was", "--score"],
     "check": ["no_such_grid"],
     "params": [],
     "published": [],
@@ -137,28 +132,16 @@ def call(results, tmp_path, monkeypatch, undrawn):
 
 
 def _make_up(monkeypatch, folder):
-    spans = SimpleNamespace(data=SimpleNamespace(task=TASKS["squad1"], encoder=None))
-    made = SimpleNamespace(system=None, task="squad1", finetuning=SimpleNamespace(max_length=64), seed=0)
-    made.system = Study("masking_ratio", "smoke", results_dir=folder / "none").resolve().cells[0].system
-    monkeypatch.setattr(trained, "finished", lambda *_: SimpleNamespace(id="0", run=lambda: made))
-    monkeypatch.setattr(trained, "weights", lambda *_: None)
-    monkeypatch.setattr(trained, "tokenizer", lambda *_: None)
     monkeypatch.setattr(trained, "keep", lambda *_: folder / "results")
-    monkeypatch.setattr(finetuning, "FinetuningRun", lambda *_: spans)
-    monkeypatch.setattr(finetuning, "finetuned", lambda *_: None)
-    monkeypatch.setattr(probes, "answer", lambda *_: "Bob")
-    monkeypatch.setattr(probes, "pretrained", lambda *_: None)
-    monkeypatch.setattr(probes, "fill_mask", lambda *_: [[probes.Filling("cat", 0.5)]])
     asked = language_models.model(folder, **{"model.max_positions": 128, "format.sequence_length": 128})
-    opened = SimpleNamespace(texts=asked, load=lambda: asked)
-    monkeypatch.setattr("ablations.inspection.language_models.opened", lambda *_, **__: opened)
-    monkeypatch.setattr("lightning_modules.data.text.encode.Encoder", lambda *_: None)
+    system = language_models.system()
+    opened = SimpleNamespace(name="it", system=system, texts=asked, tuned=None, is_folder=True)
+    opened.language_model = lambda: asked
+    monkeypatch.setattr("ablations.inspection.models.opened", lambda *_, **__: opened)
     monkeypatch.setattr(tokenizer, "rows", lambda *_: [dict.fromkeys(("tokenizer", "corpora", "longest"), "x") | TOLD])
     monkeypatch.setattr("lightning_modules.data.open_store", lambda *_: None)
     monkeypatch.setattr("lightning_modules.data.formats.summary.summary", lambda *_: Summary(1, 90.0, 0.3, 1.5, 1.0))
     monkeypatch.setattr(evaluate, "_asked", lambda *_: {})
-    row = {"sentence": "The water.", "translation": "Das Wasser.", "score": -1.5}
-    monkeypatch.setattr(language, "translated", lambda *_, **__: [row])
     monkeypatch.setattr(evaluate, "_measured", lambda *_: {"metrics": {"lambada.accuracy": 0.5}})
     counted = counting.Reached({"pairs": 4.5}, {100: 4.5}, {"pairs": [1]}, {"training": 100}, "a", "b")
     monkeypatch.setattr(counting, "reached", lambda *_: counted)

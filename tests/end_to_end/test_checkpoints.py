@@ -8,7 +8,7 @@ import torch
 from pytorch_lightning import Trainer
 from safetensors.torch import load_file
 from torch import nn
-from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
+from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
 from typer.testing import CliRunner
 
 from ablations.commands.cli import app
@@ -17,6 +17,7 @@ from ablations.running import worker
 from ablations.schema.run import Run
 from lightning_modules import interop
 from lightning_modules.data import fingerprints
+from lightning_modules.finetuning.run import FinetuningRun
 from lightning_modules.pretraining import fit
 from lightning_modules.tasks import TASKS, FineTuning, pins
 from lightning_modules.training.recorder import Diverged, Interrupted
@@ -98,9 +99,9 @@ def test_a_run_that_went_out_and_came_back_is_the_same_model(kept, command, tmp_
     assert (logits - expected[real]).abs().max() <= 1e-5
 
 
-def fine_tuned(pretrained, records, module=None, **settings):
+def fine_tuned(pretrained, records, module=None, task="rte", **settings):
     """The record of a fine-tuning of a pretraining, and the weights that it left, if any."""
-    run = Run.finetuning_of(pretrained, "rte", "0" * 64, FineTuning().but(**settings))
+    run = Run.finetuning_of(pretrained, task, "0" * 64, FineTuning().but(**settings))
     if module is not None:
         records.work_folder(run.id).mkdir(parents=True)
         keep_weights(module, records.work_folder(run.id))
@@ -108,19 +109,49 @@ def fine_tuned(pretrained, records, module=None, **settings):
     return run
 
 
-def test_the_encoder_of_a_fine_tuning_goes_out_without_its_head(kept, command, tmp_path):
+ASKED = {
+    "rte": ["w01 w02", "w03 w04 w05"],
+    "stsb": ["w01 w02", "w03 w04 w05"],
+    "conll2003": ["w01 w02 w03"],
+    "squad1": ["w01 w02", "--passage", "w03 w04 w05 w06"],
+    "copa": ["w01", "w02 w03", "w04"],
+}
+
+
+@torch.no_grad()
+def test_a_fine_tuning_answers_alike_here_as_a_folder_and_in_transformers(kept, command, tmp_path):
     pretrained, records = kept(trained=False, **{"model.max_positions": 24})
-    module = pretrained.system.build(7).eval()
-    networks = nn.ModuleDict({"backbone": module.backbone, "head": nn.Linear(16, 2)})
-    run = fine_tuned(pretrained, records, networks)
-    done = command("export", run.id, tmp_path / "out", "--results-dir", records.folder)
-    assert done.exit_code == 0, said(done)
-    theirs = AutoModel.from_pretrained(tmp_path / "out").eval()
-    example = next(iter(run.system.data_module(0).val_dataloader()))
-    with torch.no_grad():
-        ours = module.backbone(example).last
-        expected = theirs(example.inputs.ids, attention_mask=example.inputs.real.long()).last_hidden_state
-    assert (ours - expected)[example.inputs.real].abs().max() <= 1e-5
+    found = {}
+    for task, words in ASKED.items():
+        run = fine_tuned(pretrained, records, task=task)
+        made = FinetuningRun(run.system, task, run.finetuning, 0, None)
+        networks = nn.ModuleDict(dict(zip(("backbone", "head"), made.networks(), strict=True)))
+        for parameter in networks.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+        records.work_folder(run.id).mkdir(parents=True)
+        keep_weights(networks, records.work_folder(run.id))
+        out, store = tmp_path / task, ("--results-dir", records.folder)
+        done = command("export", run.id, out, *store)
+        assert done.exit_code == 0, said(done)
+        answers = [command("ask", source, *words, *store, "--format", "json") for source in (run.id, out)]
+        assert [answer.exit_code for answer in answers] == [0, 0], [said(answer) for answer in answers]
+        found[task], theirs = (json.loads(answer.stdout) for answer in answers)
+        assert all(
+            mine[name] == pytest.approx(row[name])
+            for mine, row in zip(found[task], theirs, strict=True)
+            for name in row
+        )
+    pair = AutoTokenizer.from_pretrained(tmp_path / "rte")(*ASKED["rte"], return_tensors="pt")
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "rte").eval()
+    chances = model(**pair).logits.softmax(1)[0]
+    assert found["rte"][0]["probability"] == pytest.approx(chances.max().item(), abs=1e-5)
+    assert found["rte"][0]["answer"] == model.config.id2label[chances.argmax().item()]
+    assert [row["word"] for row in found["conll2003"]] == ["w01", "w02", "w03"]
+    said_there = ASKED["squad1"][2].split()
+    assert {*found["squad1"][0]["answer"].split()} <= {*said_there, "(the", "passage", "does", "not", "say)"}
+    assert found["copa"][0]["answer"] in ASKED["copa"][1:]
+    wrong = command("ask", tmp_path / "rte", "w01", "w02", "w03", "--results-dir", records.folder)
+    assert (wrong.exit_code, "texts at a time" in said(wrong)) == (2, True)
 
 
 def test_an_exported_run_is_evaluated_as_anybodys_checkpoint(exported, command, monkeypatch, tmp_path):

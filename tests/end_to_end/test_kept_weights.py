@@ -170,7 +170,7 @@ def test_a_clone_continues_on_other_text_by_the_kept_tokenizer(on_other_text, mo
     ours, theirs = (open_store(data, "heldout") for data in (arm.system.data, trunk.system.data))
     assert ours.vocabulary.pieces == theirs.vocabulary.pieces
     assert ours.words != theirs.words
-    answer = command("fill-mask", arm.id, "the [MASK] sees a dog", "--format", "json", records)
+    answer = command("ask", arm.id, "the [MASK] sees a dog", "--format", "json", records)
     assert answer.exit_code == 0, answer.output
 
 

@@ -149,7 +149,7 @@ class World:
             "show": ["show", self.run],
             "keep": ["keep", self.run],
             "export": ["export", self.run, f"{new}-export"],
-            "fill-mask": ["fill-mask", self.run, "the [MASK] sees a dog"],
+            "ask": ["ask", self.run, "the [MASK] sees a dog"],
             "sync": ["sync", str(self.results), "--results-dir", f"{new}-copied"],
             "list": ["list"],
             "check": ["check"],
@@ -166,7 +166,7 @@ class World:
         }  # fmt: skip
 
     def said(self, *words: str):
-        takes = {"verify", "tables", "show", "keep", "export", "fill-mask", "sync", "plan"}
+        takes = {"verify", "tables", "show", "keep", "export", "ask", "sync", "plan"}
         own = ["--results-dir", str(self.results)] if words[0] in takes and "--results-dir" not in words else []
         store._as_seen.cache_clear()  # each command is a process of its own
         return CliRunner().invoke(app, [*words, *own])

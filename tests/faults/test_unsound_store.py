@@ -291,7 +291,7 @@ def test_weights_that_do_not_fit_are_an_error_in_words(copied, content):
     cached.write(path, lambda file: file.write(raw), path.parents[1])
     assert records.weights(run) == path
     assert [damage.path for damage in records.verify()] == [f"weights/{run}/weights.safetensors"]
-    answer = command(records, "fill-mask", run, "the [MASK] sees")
+    answer = command(records, "ask", run, "the [MASK] sees")
     assert answer.exit_code == 2, answer.output
     assert isinstance(answer.exception, SystemExit)
     assert "weights.safetensors" in answer.output
@@ -306,7 +306,7 @@ def test_a_tokenizer_that_is_none_is_named_and_does_not_reach_the_cache(copied):
     assert [damage.path for damage in records.verify()] == [f"weights/{run}/tokenizer.json"]
     place = tokenizer_place(records.get(run).run().system.data)
     cached.remove(place)
-    answer = command(records, "fill-mask", run, "the [MASK] sees")
+    answer = command(records, "ask", run, "the [MASK] sees")
     assert answer.exit_code == 2, answer.output
     assert isinstance(answer.exception, SystemExit)
     assert "tokenizer.json" in answer.output

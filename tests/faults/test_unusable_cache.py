@@ -20,7 +20,7 @@ COMMANDS = {
     "compare": ["compare", "GRID", "--scale", "smoke", "--equal", "tokens"],
     "benchmark inference": ["benchmark", "inference", "GRID", "--scale", "smoke"],
     "tables": ["tables"],
-    "fill-mask": ["fill-mask", "RUN", "The [MASK] sees.", "--train"],
+    "ask": ["ask", "RUN", "The [MASK] sees.", "--train"],
 }
 NEED_NONE = {"verify": ["verify"], "show a record": ["show", "RUN"], "clean": ["clean"]}
 pytestmark = pytest.mark.usefixtures("undrawn")

@@ -14,7 +14,7 @@ from transformers import (
 )
 
 from ablations.core.store import Records
-from ablations.inspection.language_models import opened
+from ablations.inspection.models import opened
 from lightning_modules.data.text.tokenizer import Tokenizer, train
 from lightning_modules.generation.generate import Sampling, generate, probabilities
 from lightning_modules.generation.scoring import log_probabilities
@@ -42,7 +42,7 @@ def folder(tmp_path):
 @pytest.mark.skipif("gpt2" not in FAMILIES, reason="folders of GPT-2 are not read")
 def test_a_folder_of_gpt2_writes_and_scores_what_transformers_does(folder, tmp_path):
     path, decoder, tokenizer = folder
-    lm = opened(str(path), Records(tmp_path), scale="smoke").load()
+    lm = opened(str(path), Records(tmp_path), scale="smoke").language_model()
     assert lm.max_positions == 48
     texts = ["The winds tonight", "A van waits\nnear the  water", ""]
     rows = [lm.prompt(text) for text in texts]

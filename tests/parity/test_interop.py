@@ -124,6 +124,8 @@ def test_numbers_are_equal_both_ways_and_a_round_trip_loses_nothing(cls, tmp_pat
 def test_what_is_missing_and_left_out_is_said(tmp_path):
     family, theirs = theirs_of("BertForSequenceClassification")
     theirs.save_pretrained(tmp_path)
+    config = tmp_path / "config.json"
+    config.write_text(config.read_text().replace("ForSequenceClassification", "ForAnotherTask"))
     found = interop.read(tmp_path)
     left = "left out: classifier.bias, classifier.weight"
     assert found.notes == ("it has no masked-LM head", "it has no classifier of segment pairs", left)

@@ -50,8 +50,8 @@ def heldout_text(data: Data, store: TokenStore) -> HeldOutText:
     """
 
     def made() -> dict:
-        sources, targets = _sides(data, "heldout")
-        known = _sides(data, "train")
+        sources, targets = sides(data, "heldout")
+        known = sides(data, "train")
         simple = {
             COPY: sources,
             NEAREST: nearest(sources, *known),
@@ -142,7 +142,7 @@ def _joined(parts: list[str]) -> str:
     return re.sub(r" (?=[.,;:!?)\]])", "", " ".join(parts))
 
 
-def _sides(data: Data, split: Split) -> tuple[list[str], list[str]]:
+def sides(data: Data, split: Split) -> tuple[list[str], list[str]]:
     """The sources and the targets of a split, in the order of its token store."""
     pairs = [document for name in data.corpora for document in corpus(name).documents(split)]
     return [source for source, _ in pairs], [target for _, target in pairs]

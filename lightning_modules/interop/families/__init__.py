@@ -3,7 +3,7 @@
 BERT, RoBERTa, ALBERT, GPT-2 and XLNet as in ``transformers``: ``config.json`` and the names in ``model.safetensors``.
 """
 
-from lightning_modules.interop.families.family import CLASSIFIER, MLM, PLM, POOLER, POSITION, SEGMENT, Family
+from lightning_modules.interop.families.family import CLASSIFIER, MLM, PLM, POOLER, POSITION, SEGMENT, TASK, Family
 from lightning_modules.interop.families.registry import FAMILIES, family_named, family_of
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "POOLER",
     "POSITION",
     "SEGMENT",
+    "TASK",
     "Family",
     "family_named",
     "family_of",

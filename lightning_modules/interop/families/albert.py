@@ -1,6 +1,6 @@
 """ALBERT: Lan et al. (2020)."""
 
-from lightning_modules.interop.families.family import CLASSIFIER, MLM, POOLER, SHARED, Family, transformer
+from lightning_modules.interop.families.family import CLASSIFIER, MLM, POOLER, SHARED, Family, classes, transformer
 from lightning_modules.system import System
 
 
@@ -19,6 +19,7 @@ ALBERT = Family(
         POOLER: "albert.pooler",
         CLASSIFIER: "sop_classifier.classifier",
     },
+    tasks=classes("Albert", *[{"pooler": "albert.pooler", "output": "classifier"}] * 2),
     architectures=("AlbertForPreTraining", "AlbertForMaskedLM", "AlbertModel"),
     defaults=SHARED
     | {"vocab_size": 30_000, "embedding_size": 128, "hidden_size": 4096, "num_attention_heads": 64}

@@ -1,6 +1,6 @@
 """BERT: Devlin et al. (2019)."""
 
-from lightning_modules.interop.families.family import BASE, CLASSIFIER, MLM, POOLER, Family
+from lightning_modules.interop.families.family import BASE, CLASSIFIER, MLM, POOLER, Family, classes
 
 BERT = Family(
     name="bert",
@@ -11,6 +11,7 @@ BERT = Family(
         POOLER: "bert.pooler.dense",
         CLASSIFIER: "cls.seq_relationship",
     },
+    tasks=classes("Bert", *[{"pooler": "bert.pooler.dense", "output": "classifier"}] * 2),
     architectures=("BertForPreTraining", "BertForMaskedLM", "BertModel"),
     defaults=BASE | {"vocab_size": 30_522},
     specials={"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"},

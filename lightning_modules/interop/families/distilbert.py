@@ -1,11 +1,12 @@
 """DistilBERT: Sanh et al. (2019). No segments, no pooler, and names of its own."""
 
 from lightning_modules.interop.families.config_json import DISTILBERT_FIXED
-from lightning_modules.interop.families.family import MLM, Family
+from lightning_modules.interop.families.family import MLM, Family, classes
 
 DISTILBERT = Family(
     name="distilbert",
     heads={MLM: "vocab_projector", f"{MLM}.dense": "vocab_transform", f"{MLM}.norm": "vocab_layer_norm"},
+    tasks={kind: classes("DistilBert", {}, {})[kind] for kind in ("tokens", "span")},  # others have ReLU for tanh
     architectures=("", "DistilBertForMaskedLM", "DistilBertModel"),
     defaults={
         "vocab_size": 30_522, "max_position_embeddings": 512, "n_layers": 6, "n_heads": 12, "dim": 768,

@@ -19,6 +19,7 @@ from lightning_modules.system import System
 
 MLM, POOLER, CLASSIFIER = "heads.mlm.vocabulary", "heads.sentence.pair.pooler", "heads.sentence.pair.classifier"
 PLM = "heads.plm.vocabulary"
+TASK = "head"  # of a downstream task: `head.<kind>.<part>`
 POSITION, SEGMENT = "backbone.embeddings.position.weight", "backbone.embeddings.tables.segment.weight"
 
 SHARED = {
@@ -53,6 +54,16 @@ PLAIN = {"memory_length": (0,), "same_length": (False,), "attention_biases": (Tr
 _OURS = re.compile(r"backbone\.blocks\.(?P<layer>\d+)\.(?P<part>.+)\.(?P<kind>\w+)")
 
 
+def classes(name: str, sequence: Mapping[str, str], choice: Mapping[str, str]) -> Any:
+    """The usual ``Family.tasks`` of a name of classes: a linear layer on each position, and heads of a whole row."""
+    return {
+        "sequence": (f"{name}ForSequenceClassification", sequence),
+        "tokens": (f"{name}ForTokenClassification", {"output": "classifier"}),
+        "span": (f"{name}ForQuestionAnswering", {"output": "qa_outputs"}),
+        "choice": (f"{name}ForMultipleChoice", choice),
+    }
+
+
 @dataclass(frozen=True)
 class Family:
     """A family of checkpoints.
@@ -60,6 +71,8 @@ class Family:
     Attributes:
         name: Its ``model_type``.
         heads: Our part of a head -> its name in ``transformers``.
+        tasks: Kind of task (sequence, tokens, span, choice) -> its class in ``transformers``, and the name there of
+            each part of its head: a pooler tanh(W h + b), the output.
         architectures: Classes of ``transformers`` with both heads (empty if there is none), with the masked-LM head,
             and without heads.
         defaults: Values of settings that a ``config.json`` may omit.
@@ -91,6 +104,7 @@ class Family:
 
     name: str
     heads: Mapping[str, str]
+    tasks: Mapping[str, tuple[str, Mapping[str, str]]]
     architectures: tuple[str, str, str]
     defaults: Mapping[str, Any]
     specials: Mapping[str, str]
@@ -168,6 +182,9 @@ class Family:
             return (f"{self.stem}{self.around[weight]}",)
         if ours.startswith("backbone."):
             return (f"{self.stem}{self.around[stem.removeprefix('backbone.')]}.{kind}",)
+        if ours.startswith(f"{TASK}."):
+            _, task, part, _ = ours.split(".")
+            return (f"{self.tasks[task][1][part]}.{kind}",)
         return (f"{self.heads[stem]}.{kind}",)
 
     def system(self, config: Mapping[str, Any], pooler: bool, name: str) -> System:

@@ -1,13 +1,14 @@
 """GPT-2: Radford et al. (2019)."""
 
 from lightning_modules.interop.families.config_json import DECODER_FIXED
-from lightning_modules.interop.families.family import Family
+from lightning_modules.interop.families.family import Family, classes
 
 _END = "<|endoftext|>"  # its only special piece
 
 GPT2 = Family(
     name="gpt2",
     heads={},  # its output layer is the table of words
+    tasks={kind: classes("GPT2", {}, {})[kind] for kind in ("tokens", "span")},  # that of whole rows has no bias
     architectures=("", "GPT2LMHeadModel", "GPT2LMHeadModel"),
     defaults={
         "vocab_size": 50_257, "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12, "n_inner": None,

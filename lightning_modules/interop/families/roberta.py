@@ -1,6 +1,6 @@
 """RoBERTa: Liu et al. (2019)."""
 
-from lightning_modules.interop.families.family import BASE, MLM, POOLER, Family
+from lightning_modules.interop.families.family import BASE, MLM, POOLER, Family, classes
 
 ROBERTA = Family(
     name="roberta",
@@ -10,6 +10,11 @@ ROBERTA = Family(
         f"{MLM}.norm": "lm_head.layer_norm",
         POOLER: "roberta.pooler.dense",
     },
+    tasks=classes(
+        "Roberta",
+        {"pooler": "classifier.dense", "output": "classifier.out_proj"},
+        {"pooler": "roberta.pooler.dense", "output": "classifier"},
+    ),
     architectures=("", "RobertaForMaskedLM", "RobertaModel"),
     defaults=BASE | {"vocab_size": 50_265, "pad_token_id": 1},
     specials={"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"},

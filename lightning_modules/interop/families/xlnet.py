@@ -2,7 +2,7 @@
 
 from lightning_modules.backbones import Transformer
 from lightning_modules.interop.families.config_json import XLNET_FIXED
-from lightning_modules.interop.families.family import PLM, Family
+from lightning_modules.interop.families.family import PLM, Family, classes
 
 _ATTENTION = "attention.function"
 _BY_HEAD = (f"{_ATTENTION}.qkv", f"{_ATTENTION}.output", f"{_ATTENTION}.relation.project")
@@ -21,6 +21,8 @@ def _shaped(ours: str, shape: tuple[int, ...], model: Transformer) -> tuple[int,
 XLNET = Family(
     name="xlnet",
     heads={PLM: "lm_loss"},
+    tasks=classes("XLNet", *[{"pooler": "sequence_summary.summary", "output": "logits_proj"}] * 2)
+    | {"span": ("XLNetForQuestionAnsweringSimple", {"output": "qa_outputs"})},
     architectures=("", "XLNetLMHeadModel", "XLNetModel"),
     defaults={
         "vocab_size": 32_000, "d_model": 1024, "n_layer": 24, "n_head": 16, "d_inner": 4096, "ff_activation": "gelu",

@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 from ablations.commands.cli import app
 from ablations.core.store import Records
-from ablations.inspection import trained
-from lightning_modules.analysis import joint_filling, probes
+from lightning_modules.analysis import joint_filling
 from lightning_modules.analysis.joint_filling import fill_jointly
 from lightning_modules.batch import Encoded
 from lightning_modules.config import ConfigError
@@ -129,18 +128,15 @@ def test_a_model_without_masks_is_refused(encoder):
 def test_the_command_shows_the_three_ways(encoder, tmp_path, monkeypatch):
     known = Known(CITIES, encoder.vocabulary.pieces)
     system = SYSTEMS["roberta_base"]
-    monkeypatch.setattr(trained, "finished", lambda *_: SimpleNamespace(run=lambda: SimpleNamespace(system=system)))
-    monkeypatch.setattr(trained, "weights", lambda *_: None)
-    monkeypatch.setattr(probes, "pretrained", lambda *_: known)
-    monkeypatch.setattr(trained, "tokenizer", lambda *_: encoder.path)
-    monkeypatch.setattr("lightning_modules.data.text.encode.Encoder", lambda *_: encoder)
-    words = ["fill-mask", "abc", TEXT, "--joint", "--top", "4", "--results-dir", str(tmp_path)]
+    opened = SimpleNamespace(name="it", system=system, encoder=encoder, tuned=None, pretrained=lambda _: known)
+    monkeypatch.setattr("ablations.inspection.models.opened", lambda *_, **__: opened)
+    words = ["ask", "abc", TEXT, "--set", "joint=true", "--set", "top=4", "--results-dir", str(tmp_path)]
     assert Records(tmp_path).files() == []
     (tmp_path / "records").mkdir()
     ended = CliRunner().invoke(app, [*words, "--format", "json"], catch_exceptions=False)
     assert json.loads(ended.output)[0] == {
-        "first": "new", "second": "york", "independent": pytest.approx(0.35), "left_first": pytest.approx(0.5),
-        "right_first": pytest.approx(0.5),
+        "first": "new", "second": "york", "independent": pytest.approx(0.35), "left first": pytest.approx(0.5),
+        "right first": pytest.approx(0.5),
     }  # fmt: skip
     shown = CliRunner().invoke(app, words, catch_exceptions=False).output
     assert all(word in shown for word in ("independent", "left first", "right first", "angeles", "0.35"))

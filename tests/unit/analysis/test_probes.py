@@ -162,21 +162,21 @@ def test_the_command_fills_masks_of_a_finished_run(tmp_path, monkeypatch):
 
     def said(*words):
         options = [*words, "--results-dir", str(tmp_path / "results")]
-        result = CliRunner().invoke(app, ["fill-mask", *options], catch_exceptions=False)
+        result = CliRunner().invoke(app, ["ask", *options], catch_exceptions=False)
         return result.exit_code, " ".join(result.output.split())
 
     text = "The [MASK] sees a [MASK]."
-    code, output = said(run.id[:6], text, "--top", "3", "--format", "json")
+    code, output = said(run.id[:6], text, "--set", "top=3", "--format", "json")
     assert code == 0
     rows = json.loads(output)
     assert [row["mask"] for row in rows] == [1, 1, 1, 2, 2, 2]
-    assert all(0 <= row["probability"] <= 1 for row in rows)
+    assert all(0 <= row[name] <= 1 for row in rows for name in ("probability", "its probability"))
     assert said(run.id, text)[0] == 0
 
     code, output = said("0" * 16, text)
     assert code == 2
     assert names(output, f"'{'0' * 16}'", "results/records")
-    assert "The text has no [MASK]".lower() in said(run.id, "nothing")[1].lower()
+    assert "fills [MASK]" in said(run.id, "nothing")[1]
     weights = records.work_folder(run.id) / WEIGHTS
     before = weights.read_bytes()
     weights.unlink()
@@ -190,6 +190,6 @@ def test_the_command_fills_masks_of_a_finished_run(tmp_path, monkeypatch):
     finetuned = {**run.to_dict(), "kind": "finetune", "parents": [run.id]}
     records.put(Record(id="f" * 16, kind="finetune", config=finetuned, outcome="done"))
     records.put(Record(id="e" * 16, kind="pretrain", config=run.to_dict(), outcome="diverged"))
-    assert f"not 'pretrain'. Name its pretraining {run.id}" in said("f" * 16, text)[1]
+    assert f"the weights of {'f' * 16} are missing" in said("f" * 16, text)[1]
     assert "left no weights: it ended as 'diverged'" in said("e" * 16, text)[1]
     assert "3 runs start with ''" in said("", text)[1]

@@ -56,7 +56,7 @@ def test_a_run_is_named_by_its_first_digits(answer, tmp_path, prefix):
         file = tmp_path / "records" / digits[:2] / f"{digits}.json"
         file.parent.mkdir(parents=True)
         file.write_text("{}")
-    for words in (["show", prefix], ["export", prefix, tmp_path / "out"], ["fill-mask", prefix, "[MASK]"]):
+    for words in (["show", prefix], ["export", prefix, tmp_path / "out"], ["ask", prefix, "[MASK]"]):
         code, said = answer(*words, "--results-dir", tmp_path)
         assert code == 2
         assert names(said, f"'{prefix}'", "2" if not prefix else "no")

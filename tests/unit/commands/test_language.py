@@ -1,14 +1,16 @@
 """The commands that ask a language model: what they print, and what they refuse before any weights are read."""
 
 import json
+import math
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
+from ablations.commands.ask import RENAMED
 from ablations.commands.cli import app
 from ablations.core.store import Records
-from ablations.inspection import language_models, questions
+from ablations.inspection import models, questions
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.running.execute import execute
@@ -34,6 +36,10 @@ GRID = {
     "scales": {"smoke": {"description": "seconds"}},
     "metrics": [{"name": "heldout.next_loss", "label": "held-out loss (nats)"}],
 }  # fmt: skip
+
+
+def _set(**knobs):
+    return [word for name, value in knobs.items() for word in ("--set", f"{name}={value}")]
 
 
 @pytest.fixture(scope="module")
@@ -78,23 +84,24 @@ def unread(monkeypatch):
 
 @pytest.mark.slow
 def test_text_goes_on_as_the_library_writes_it(ask, run, folder, tmp_path):
-    lm = language_models.opened(run, Records(folder / "results"), scale="smoke").load()
+    lm = models.opened(run, Records(folder / "results"), scale="smoke").language_model()
     rows = [lm.prompt("the old cat"), lm.prompt("A bird")]
     (tmp_path / "prompts.txt").write_text("A bird\n\n")
-    given = ("generate", run[:6], "--prompt", "the old cat", "--file", tmp_path / "prompts.txt", "--new-tokens", 5)
+    given = ("ask", run[:6], "the old cat", "--file", tmp_path / "prompts.txt", "--set", "new_tokens=5")
     for options, sampling in (
         ((), Sampling(temperature=0.0)),
-        (("--top-k", 7), Sampling(top_k=7)),
-        (("--top-p", 0.5, "--temperature", 0.7, "--top-k", 9), Sampling(0.7, 9, 0.5)),
+        (("--set", "top_k=7"), Sampling(top_k=7)),
+        (_set(top_p=0.5, temperature=0.7, top_k=9), Sampling(0.7, 9, 0.5)),
     ):
-        code, said = ask(*given, *options, "--seed", 4, "--format", "json")
+        code, said = ask(*given, *options, "--set", "seed=4", "--format", "json")
         assert code == 0
         wanted = generate(lm, rows, sampling, new_tokens=5, seed=4)
         texts = [lm.decode([*row[1:], *new.ids]) for row, new in zip(rows, wanted, strict=True)]
         assert [row["text"] for row in json.loads(said)] == texts
+        assert all(row["bigrams, greedily"].startswith(row["prompt"].lower()) for row in json.loads(said))
         assert all(text.startswith(start) for text, start in zip(texts, ("the old cat", "a bird"), strict=True))
     assert ask(*given)[0] == 0
-    code, said = ask("generate", run, "--format", "json")
+    code, said = ask("ask", run, "--format", "json")
     assert code == 0
     (row,) = json.loads(said)
     assert row["ended"] == "positions", "without a prompt it begins by itself"
@@ -104,7 +111,7 @@ def test_text_goes_on_as_the_library_writes_it(ask, run, folder, tmp_path):
 def test_prompts_are_lines_whatever_is_in_them(ask, run, tmp_path):
     """Lines were cut at other separators too, which made more texts (huggingface/datasets#3729)."""
     (tmp_path / "prompts.txt").write_text("\n".join(LINES), encoding="utf-8")
-    code, said = ask("generate", run, "--file", tmp_path / "prompts.txt", "--new-tokens", 1, "--format", "json")
+    code, said = ask("ask", run, "--file", tmp_path / "prompts.txt", "--set", "new_tokens=1", "--format", "json")
     assert code == 0
     assert [row["prompt"] for row in json.loads(said)] == LINES
 
@@ -125,13 +132,11 @@ def test_questions_are_lines_whatever_is_in_them(tmp_path):
 
 @pytest.mark.slow
 def test_a_cell_of_a_grid_is_named_by_its_values(ask, run, folder):
-    given = (folder / "tongues.yaml", "--scale", "smoke", "--prompt", "the cat", "--format", "names")
-    assert ask("generate", *given, "--filter", "model.num_layers=1") == ask(
-        "generate", run, "--prompt", "the cat", "--format", "names"
-    )
-    code, said = ask("generate", *given)
+    given = (folder / "tongues.yaml", "the cat", "--scale", "smoke", "--format", "names")
+    assert ask("ask", *given, "--filter", "model.num_layers=1") == ask("ask", run, "the cat", "--format", "names")
+    code, said = ask("ask", *given)
     assert (code, names(said, "2 cells", "--filter")) == (2, True)
-    code, said = ask("generate", "directionality", "--scale", "smoke", "--filter", "reader=next tokens")
+    code, said = ask("ask", "directionality", "--scale", "smoke", "--filter", "reader=next tokens")
     assert (code, names(said, "no record", "ablations run directionality --scale smoke")) == (2, True), said
 
 
@@ -144,10 +149,11 @@ def test_scores_are_those_of_the_library(ask, run, folder, tmp_path):
     ]
     (tmp_path / "q.jsonl").write_text("\n\n".join(map(json.dumps, asked)))
     (tmp_path / "q.yaml").write_text(yaml.safe_dump(asked))
-    lm = language_models.opened(run, Records(folder / "results"), scale="smoke").load()
+    lm = models.opened(run, Records(folder / "results"), scale="smoke").language_model()
     wanted = scored(lm, [q["prompt"] for q in asked], [q["options"] for q in asked], neutral="big")
     said = [
-        ask("score", run, tmp_path / name, "--neutral", "big", "--format", "json") for name in ("q.jsonl", "q.yaml")
+        ask("ask", run, "--score", "--file", tmp_path / name, *_set(neutral="big"), "--format", "json")
+        for name in ("q.jsonl", "q.yaml")
     ]
     assert said[0] == said[1]
     assert said[0][0] == 0
@@ -159,10 +165,15 @@ def test_scores_are_those_of_the_library(ask, run, folder, tmp_path):
         best = [max(own, key=lambda option: getattr(option, rule)).text for own in wanted[:2]]
         right = [best[0] == "sees a bird", best[1] == "red"]
         assert told["accuracy"][name] == sum(right) / 2
-    code, table = ask("score", run, tmp_path / "q.yaml")
+    assert all(row["5-grams"] < 0 for row in told["options"])
+    alone = json.loads(ask("ask", run, "the old cat", "sees", "a", "--score", "--format", "json")[1])["options"]
+    assert alone[0]["sum"] == pytest.approx(told["options"][1]["sum"])
+    factors = [float(part) for part in alone[0]["each token's probability"].split()[1::2]]
+    assert math.log(math.prod(factors)) == pytest.approx(alone[0]["sum"], rel=0.02)
+    code, table = ask("ask", run, "--score", "--file", tmp_path / "q.yaml")
     assert code == 0
     assert "accuracy over 2 questions" in table
-    assert ask("score", run, "--example", "lecture", "--stride", 8)[0] == 0
+    assert ask("ask", run, "--score", "--file", "lecture", "--set", "stride=8")[0] == 0
 
 
 @pytest.mark.slow
@@ -171,7 +182,7 @@ def test_equally_good_options_are_guessed_among(ask, run, tmp_path):
     for options in (["a dog", "dog a"], ["dog a", "a dog"]):
         file = tmp_path / "q.yaml"
         file.write_text(yaml.safe_dump([{"prompt": "", "options": options, "answer": "a dog"}]))
-        told = json.loads(ask("score", run, file, "--format", "json")[1])
+        told = json.loads(ask("ask", run, "--score", "--file", file, "--format", "json")[1])
         assert told["accuracy"]["gain"] == 0.5
         assert {row["gain"] for row in told["options"]} == {0.0}
 
@@ -180,17 +191,20 @@ def test_equally_good_options_are_guessed_among(ask, run, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--prompt", "the cat " * 20], ["prompt 1", "16 positions"]),
-        (["--top-p", "1.5"], ["top_p", "1.5"]),
-        (["--top-k", "0"], ["top_k", "0"]),
-        (["--temperature", "-1"], ["temperature", "-1.0"]),
-        (["--temperature", "0", "--top-k", "4"], ["temperature", "top_k"]),
-        (["--new-tokens", "0"], ["new_tokens 0"]),
+        (["the cat " * 20], ["prompt 1", "16 positions"]),
+        (["--set", "top_p=1.5"], ["top_p", "1.5"]),
+        (["--set", "top_k=0"], ["top_k", "0"]),
+        (["--set", "temperature=-1"], ["temperature", "-1.0"]),
+        ([*_set(temperature=0, top_k=4)], ["temperature", "top_k"]),
+        (["--set", "new_tokens=0"], ["new_tokens 0"]),
         (["--file", "nowhere.txt"], ["--file", "nowhere.txt"]),
+        (["--set", "new_token=3"], ["new_token", "'new_tokens'?"]),
+        (["the cat", "--passage", "the dog"], ["--passage", "fine-tuned"]),
+        (["the cat", "sees", "--score"], ["options", "two"]),
     ],
 )
 def test_text_that_cannot_be_written_is_refused_before_weights_are_read(ask, run, unread, words, said):
-    code, output = ask("generate", run, *words)
+    code, output = ask("ask", run, *words)
     assert (code, names(output, *said)) == (2, True), output
 
 
@@ -213,13 +227,13 @@ def test_text_that_cannot_be_written_is_refused_before_weights_are_read(ask, run
         ("", ["q.jsonl:1", "list of questions"]),
         (
             '{"prompt": "' + "the cat " * 9 + '", "options": ["c", "d"]}',
-            ["q.jsonl:1", "'c'", "16 positions", "--stride"],
+            ["q.jsonl:1", "'c'", "16 positions", "stride=8"],
         ),
     ],
 )
 def test_questions_that_cannot_be_asked_are_refused_by_line(ask, run, unread, tmp_path, text, said):
     (tmp_path / "q.jsonl").write_text(text)
-    code, output = ask("score", run, tmp_path / "q.jsonl")
+    code, output = ask("ask", run, "--score", "--file", tmp_path / "q.jsonl")
     assert (code, names(output, *said)) == (2, True), output
 
 
@@ -237,15 +251,19 @@ def test_what_is_no_language_model_is_refused_by_name(ask, run, unread, folder, 
     (tmp_path / "bert" / "config.json").write_text(
         json.dumps({"model_type": "bert", "vocab_size": 99, "hidden_size": 64, "num_attention_heads": 4})
     )
-    for words in (["generate"], ["score"]):
-        more = [] if words == ["generate"] else ["--example", "lecture"]
-        code, said = ask(*words, tmp_path / "bert", *more)
-        assert (code, names(said, str(tmp_path / "bert"), "'mlm'", "fill-mask")) == (2, True), said
-        code, said = ask(*words, "tonges", *more)
+    (tmp_path / "bert" / "vocab.txt").write_text(
+        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(str, range(94))])
+    )
+    for more in ([], ["--score", "--file", "lecture"]):
+        code, said = ask("ask", tmp_path / "bert", *more)
+        assert (code, names(said, str(tmp_path / "bert"), "'mlm'", "[MASK]")) == (2, True), said
+        code, said = ask("ask", "tonges", *more)
         assert (code, names(said, "'tonges'", "folder", "grid", "run")) == (2, True), said
-        code, said = ask(*words, "0" * 16, *more)
+        code, said = ask("ask", "0" * 16, *more)
         assert (code, names(said, "0" * 16)) == (2, True), said
-    assert names(ask("score", run)[1], "--example", "lecture")
-    assert names(ask("score", run, "--example", "lectur")[1], "'lectur'", "'lecture'?")
-    assert names(ask("score", run, "--example", "lecture", "--stride", 15)[1], "stride", "16 positions")
+    assert names(ask("ask", run, "--score", "--file", "lectur")[1], "'lectur'", "'lecture'?")
+    stride = ("--score", "--file", "lecture", "--set", "stride=15")
+    assert names(ask("ask", run, *stride)[1], "stride", "16 positions")
+    for old in RENAMED:
+        assert ask(old, run, "the cat") == (2, f"`{old}` is now `ablations {RENAMED[old]}`\n")
     assert not (tmp_path / "bert" / WEIGHTS).exists()

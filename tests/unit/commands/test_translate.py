@@ -1,4 +1,4 @@
-"""``ablations translate``: what a trained run answers, and what is refused before weights are read."""
+"""``ablations ask`` of a translator: what a trained run answers, and what is refused before weights are read."""
 
 import json
 import shutil
@@ -51,29 +51,29 @@ def run(tmp_path, monkeypatch):
 
 
 def ask(folder, *words):
-    ended = CliRunner().invoke(app, ["translate", *words, "--results-dir", str(folder / "results")])
+    ended = CliRunner().invoke(app, ["ask", *words, "--results-dir", str(folder / "results")])
     assert ended.exception is None or isinstance(ended.exception, SystemExit), ended.exception
     return ended.exit_code, ended.output
 
 
 @pytest.mark.slow
 def test_a_run_translates_each_sentence_and_refuses_what_it_cannot_read(run, tmp_path):
-    code, said = ask(tmp_path, run[:8], "the  old cat.", "a dog.", "--format", "json", "--beam", "2")
+    code, said = ask(tmp_path, run[:8], "the  old cat.", "a dog.", "--format", "json", "--set", "beam=2")
     assert code == 0
     rows = json.loads(said)
     assert [row["sentence"] for row in rows] == ["the old cat.", "a dog."]
-    assert all(row["score"] < 0 for row in rows)
+    assert all(row["score"] < 0 and row["word by word"] for row in rows)
     drawn = tmp_path / "attention.svg"
-    assert ask(tmp_path, run[:8], "the old cat.", "--attention", str(drawn))[0] == 0
+    assert ask(tmp_path, run[:8], "the old cat.", "--set", f"attention={drawn}")[0] == 0
     assert "head 2" in drawn.read_text()
-    alone = json.loads(ask(tmp_path, run[:8], "a dog.", "--format", "json", "--beam", "2")[1])
+    alone = json.loads(ask(tmp_path, run[:8], "a dog.", "--format", "json", "--set", "beam=2")[1])
     assert alone[0]["translation"] == rows[1]["translation"]
     for words, wanted in (
         ([run[:8], " "], "source 1 is empty"),
         ([run[:8], "the cat. " * 40], "and the model reads 31"),
-        ([run[:8], "a dog.", "--attention", "picture.doc"], "Let its name end in .svg or .png"),
-        ([run[:8], "a dog.", "--beam", "0"], "0 keeps no prefix"),
-        ([run[:8], "a dog.", "--length-penalty", "-1"], "must be 0"),
+        ([run[:8], "a dog.", "--set", "attention=picture.doc"], "Let its name end in .svg or .png"),
+        ([run[:8], "a dog.", "--set", "beam=0"], "0 keeps no prefix"),
+        ([run[:8], "a dog.", "--set", "length_penalty=-1"], "must be 0"),
         (["0123456789", "a dog."], "0123456789"),
     ):
         code, said = ask(tmp_path, *words)
@@ -86,6 +86,3 @@ def test_a_run_translates_each_sentence_and_refuses_what_it_cannot_read(run, tmp
     assert code == 2
     assert said.startswith("No file matches")
     assert said.count("\n") == 1
-    generated = CliRunner().invoke(app, ["generate", run[:8], "--results-dir", str(tmp_path / "results")])
-    assert generated.exit_code == 2
-    assert "ablations translate" in " ".join(generated.output.replace("│", " ").split())

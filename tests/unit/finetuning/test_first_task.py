@@ -6,13 +6,9 @@ from safetensors.torch import load_file
 
 from ablations.planning import cells
 from ablations.schema.run import Run
-from lightning_modules.analysis.probes import answer
 from lightning_modules.config import ConfigError
-from lightning_modules.data.text.tokenizer import Vocabulary
 from lightning_modules.finetuning.run import FinetuningRun, finetune, finetuned
 from lightning_modules.tasks import TASKS, FineTuning, pins
-from lightning_modules.tasks.reading.passages import Question
-from lightning_modules.tasks.shapes.span import Spans
 from lightning_modules.training.weights import WEIGHTS
 from tests.toy import toy_task
 
@@ -70,17 +66,3 @@ def test_frozen_encoders_are_refused(tiny, toy, tmp_path):
     frozen = SETTINGS.but(**{"features": {"layers": "last", "bilstm_layers": 0}})
     with pytest.raises(ConfigError, match="no whole model"):
         finetuned(FinetuningRun(tiny, "toy", frozen, 0, None), tmp_path / WEIGHTS)
-
-
-@pytest.mark.parametrize("unanswerable", [False, True])
-def test_an_answer_is_words_of_the_passage(tiny, toy, unanswerable):
-    tuning = FinetuningRun(tiny, "toy", SETTINGS, 0, None)
-    backbone, _ = tuning.networks()
-    spans = Spans(unanswerable=unanswerable)
-    head = spans.head(tiny.model.hidden_size, SETTINGS)
-    passage = "w01 w02 w03 w04 w05 w06 w07 w08 w09 w10 w11 w12"
-    asked = Question("q", "w05 w06", passage, ())
-    said = answer((backbone.eval(), head.eval()), tuning.data.encoder, spans, 12, asked)
-    assert said in passage
-    assert said or unanswerable
-    assert isinstance(tuning.data.encoder.vocabulary, Vocabulary)

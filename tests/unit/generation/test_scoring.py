@@ -190,7 +190,7 @@ def test_a_bad_question_is_refused_by_name(tiny_model):
 
 
 def test_models_that_predict_no_next_token_are_refused():
-    with pytest.raises(ConfigError, match=naming("a3", "'mlm'", "fill-mask")):
+    with pytest.raises(ConfigError, match=naming("a3", "'mlm'", "[MASK]")):
         check_predicts_next(SYSTEMS["roberta_base"], "a3")
     other = {"objectives.lm.direction": "right_to_left", "model.direction": "right_to_left"}
     with pytest.raises(ConfigError, match=naming("a3", "reads right to left", "left_to_right")):
