@@ -1,12 +1,15 @@
 """Position encodings: tables added to the embeddings, and biases added to the attention scores."""
 
 import math
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
+from lightning_modules import plugins
 from lightning_modules.batch import Direction
+from lightning_modules.layers.rotary import BASE, Rotation, rotation
 
 
 def sinusoids(length: int, width: int) -> Float[Tensor, "t d"]:
@@ -77,3 +80,73 @@ def sided_linear_bias(
     signed = ahead * slopes.sign()[None, :, None, None]
     cost = -slopes.abs()[None, :, None, None] * signed
     return cost.masked_fill(signed < 0, float("-inf"))
+
+
+class PositionScheme(nn.Module):
+    """What attention itself knows of positions, the same in all layers. This one adds nothing and turns nothing.
+
+    Its weights are trained at the depth of the first layer. A linear layer or an embedding is drawn as all others.
+
+    Args:
+        settings: Those of the stack, such as ``heads``, ``key_width`` and ``direction``.
+    """
+
+    def __init__(self, settings: Any) -> None:
+        super().__init__()
+
+    def bias(self, place: Int[Tensor, "#b t"], attended: Int[Tensor, "#b s"]) -> Float[Tensor, "#b h t s"] | None:
+        """What is added to the scores of positions and those attended to; None is nothing."""
+        return None
+
+    def turn(self, place: Int[Tensor, "#b t"], dtype: torch.dtype) -> Rotation | None:
+        """The rotation of queries and keys at these positions; None leaves them as they are."""
+        return None
+
+
+class LinearBias(PositionScheme):
+    """`linear_bias`."""
+
+    formula = staticmethod(linear_bias)
+    made = staticmethod(lambda heads, direction: alibi_slopes(heads))
+
+    def __init__(self, settings: Any) -> None:
+        super().__init__(settings)
+        self.register_buffer("slopes", self.made(settings.heads, settings.direction), persistent=False)
+
+    def bias(self, place: Int[Tensor, "#b t"], attended: Int[Tensor, "#b s"]) -> Float[Tensor, "#b h t s"]:
+        """See `PositionScheme.bias`."""
+        return self.formula(place, self.slopes, attended)
+
+
+class SidedLinearBias(LinearBias):
+    """`sided_linear_bias`."""
+
+    formula = staticmethod(sided_linear_bias)
+    made = staticmethod(sided_slopes)
+
+
+class Rotary(PositionScheme):
+    """`rotation`, whose frequencies may have another base."""
+
+    base = BASE
+
+    def __init__(self, settings: Any) -> None:
+        super().__init__(settings)
+        self.size, self.width = settings.rotary_size, settings.key_width
+
+    def turn(self, place: Int[Tensor, "#b t"], dtype: torch.dtype) -> Rotation:
+        """See `PositionScheme.turn`."""
+        return rotation(place, self.size, self.width, dtype, self.base)
+
+
+POSITIONS: dict[str, type[PositionScheme]] = plugins.parts(
+    "POSITIONS",
+    {
+        **dict.fromkeys(("learned", "sinusoidal"), PositionScheme),  # added to the embeddings
+        "linear_bias": LinearBias,
+        "sided_linear_bias": SidedLinearBias,
+        "rotary": Rotary,
+        **dict.fromkeys(("relative", "relative_learned", "none"), PositionScheme),  # the first two are of each layer
+    },
+    PositionScheme,
+)

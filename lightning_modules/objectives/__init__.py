@@ -5,11 +5,12 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Self, get_args
+from typing import Any, Self, TypeVar, get_args
 
-from pydantic import model_validator
+from pydantic import create_model, model_validator
 from torch import Tensor, nn
 
+from lightning_modules import plugins
 from lightning_modules.batch import Annotation, Encoded, Example, Size, Unsupported, Vocabulary
 from lightning_modules.config import Settings, knob
 from lightning_modules.draws import Draws
@@ -27,6 +28,21 @@ __all__ = ["ActivationRegularization", "Distillation", "LanguageModel", "MaskedL
            "Objectives", "PermutationLM", "SentencePair", "SpanBoundary", "own_heads"]  # fmt: skip
 
 
+_Own = TypeVar("_Own", bound=Settings)
+
+
+def _extended(cls: type[_Own]) -> type[_Own]:
+    """The class with a field for each objective that plugins list, as those of ours."""
+    ours = {name: get_args(info.annotation)[0] for name, info in cls.model_fields.items()}
+    fields: dict[str, Any] = {
+        name: (part | None, knob(None, (part.__doc__ or name).partition("\n")[0], neutral=None))
+        for name, part in plugins.parts("OBJECTIVES", ours, Objective).items()
+        if name not in ours
+    }
+    return create_model(cls.__name__, __base__=cls, __module__=__name__, __doc__=cls.__doc__, **fields) if fields else cls
+
+
+@_extended
 class Objectives(Settings):
     """The objectives of a system, each present or absent. Exactly one corrupts the input."""
 
