@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import TypeVar
 
 from lightning_modules.places import STUDY, study
-from lightning_modules.problems import ConfigError, Problem
+from lightning_modules.problems import ConfigError, Problem, did_you_mean
 
 TABLES = ("MODELS", "OBJECTIVES", "POSITIONS", "ROWS")
 _Part = TypeVar("_Part")
@@ -61,7 +61,7 @@ def imported(name: str) -> ModuleType:
         Broken: With file and line.
     """
     if getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False):
-        raise Broken("is not imported to its end yet: import ablations before it, and give each table a file of its own")
+        raise Broken("is still being imported: import ablations before it, and list parts of one table in a file")
     try:
         return import_module(name)
     except Exception as error:  # whatever the file does when it is imported
@@ -77,25 +77,35 @@ def _place(name: str, error: Exception) -> str:
     return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else "for a reason outside it"
 
 
+def files() -> dict[str, Path]:
+    """The file of each of `modules`.
+
+    Raises:
+        ConfigError: For one that is not there.
+    """
+    found = {}
+    for name in modules():
+        try:
+            spec = find_spec(name)
+        except ImportError:  # of the package that it is in
+            spec = None
+        if spec is None or spec.origin is None:
+            near = did_you_mean(name, [file.stem for file in (study() or Path()).glob("*.py")])
+            raise ConfigError([Problem(f"plugins: {name}", f"there is no such module.{near}")])
+        found[name] = Path(spec.origin)
+    return found
+
+
 def listing(table: str) -> list[str]:
     """The modules of `modules` that list parts in some table.
 
     Raises:
         ConfigError: For one that is not there or lists none in any table.
     """
-    found = []
-    for name in modules():
-        try:
-            spec = find_spec(name)
-        except ImportError:
-            spec = None
-        if spec is None or spec.origin is None:
-            raise ConfigError([Problem(f"plugins: {name}", "there is no such module")])
-        words = set(re.findall(r"\w+", Path(spec.origin).read_text(encoding="utf-8")))
-        if not words & set(TABLES):
-            raise ConfigError([Problem(f"plugins: {name}", f"lists no parts. It needs one of {', '.join(TABLES)}")])
-        found += [name] if table in words else []
-    return found
+    words = {name: set(re.findall(r"\w+", file.read_text(encoding="utf-8"))) for name, file in files().items()}
+    if idle := [name for name in words if words[name].isdisjoint(TABLES)]:
+        raise ConfigError(Problem(f"plugins: {name}", f"lists no {', '.join(TABLES)}: name one") for name in idle)
+    return [name for name in words if table in words[name]]
 
 
 def parts(table: str, ours: dict[str, type[_Part]], base: type[_Part]) -> dict[str, type[_Part]]:

@@ -13,7 +13,17 @@ import torch
 from pydantic import model_validator
 from torch import nn
 
-from lightning_modules import checkpoints, languages, parts, plugins, streams, teachers, translation, word_clusters, words
+from lightning_modules import (
+    checkpoints,
+    languages,
+    parts,
+    plugins,
+    streams,
+    teachers,
+    translation,
+    word_clusters,
+    words,
+)
 from lightning_modules.backbones import AnyBackbone, EncoderDecoder, Transformer
 from lightning_modules.backbones.backbone import ONE_SIDE, BackboneModule
 from lightning_modules.backbones.chosen_layers import check_layers, with_layers

@@ -205,7 +205,7 @@ def _texts_of(system: System) -> dict[str, str]:
 
 
 def of_files(system: System) -> dict[str, str]:
-    """The fingerprints of the files of a released checkpoint, if the system is one, or of plugins that it is made of."""
+    """The fingerprints of the files of a released checkpoint, if the system is one, or of its plugins."""
     name = system.checkpoint
     return {checkpoints.PREFIX + name: checkpoints.fingerprint(name)} if name else system.plugins
 

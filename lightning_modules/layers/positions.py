@@ -31,57 +31,6 @@ def _counted(length: int) -> Float[Tensor, " t"]:
     return torch.ones(length, dtype=torch.float64).cumsum(0) - 1
 
 
-def alibi_slopes(num_heads: int) -> Float[Tensor, " h"]:
-    """The geometric slopes of ALiBi (Press et al. 2022, section 3): 2^(-8/h), 2^(-16/h), ..., 2^-8.
-
-    Differs from the released code for head counts that are not a power of two: the formula is the same, where the code
-    interleaves two sequences.
-    """
-    return torch.tensor([2.0 ** (-8.0 * (head + 1) / num_heads) for head in range(num_heads)])
-
-
-def linear_bias(
-    positions: Int[Tensor, "b t"], slopes: Float[Tensor, " h"], attended: Int[Tensor, "#b s"] | None = None
-) -> Float[Tensor, "b h t s"]:
-    """Symmetric ALiBi for encoders: minus slope times distance, in both directions.
-
-    Differs from Press et al. (2022), whose models are causal and have distances of one sign only.
-
-    Args:
-        attended: The positions attended to; by default the same.
-    """
-    keys = positions if attended is None else attended
-    distance = (positions[:, :, None] - keys[:, None, :]).abs()
-    return -slopes[None, :, None, None] * distance[:, None]
-
-
-def sided_slopes(num_heads: int, direction: Direction = "both") -> Float[Tensor, " h"]:
-    """Signed slopes of one-sided heads: 1, 1/4, 1/16, ... for the left half (negative), again for the right.
-
-    They are steeper than ALiBi's, so that even with few heads one per side attends to direct neighbours. In a
-    one-directional model all heads face its visible side; those of the other side would only see themselves.
-    """
-    left = {"left_to_right": num_heads, "right_to_left": 0}.get(direction, num_heads // 2)
-    right = num_heads - left
-    return torch.tensor([-(4.0**-k) for k in range(left)] + [4.0**-k for k in range(right)])
-
-
-def sided_linear_bias(
-    positions: Int[Tensor, "b t"], slopes: Float[Tensor, " h"], attended: Int[Tensor, "#b s"] | None = None
-) -> Float[Tensor, "b h t s"]:
-    """ALiBi for encoders with a sense of direction: each head attends to one side only, itself included.
-
-    The non-symmetric form that the authors of ALiBi propose for encoders (released code, FAQ). Unlike the symmetric
-    form it distinguishes left from right neighbours, and a masked language model leaves its plateau several times
-    sooner. Its arguments are those of `linear_bias`.
-    """
-    keys = positions if attended is None else attended
-    ahead = (keys[:, None, :] - positions[:, :, None])[:, None]  # j - i
-    signed = ahead * slopes.sign()[None, :, None, None]
-    cost = -slopes.abs()[None, :, None, None] * signed
-    return cost.masked_fill(signed < 0, float("-inf"))
-
-
 class PositionScheme(nn.Module):
     """What attention itself knows of positions, the same in all layers. This one adds nothing and turns nothing.
 
@@ -104,25 +53,52 @@ class PositionScheme(nn.Module):
 
 
 class LinearBias(PositionScheme):
-    """`linear_bias`."""
+    """Symmetric ALiBi for encoders: minus slope times distance, in both directions.
 
-    formula = staticmethod(linear_bias)
-    made = staticmethod(lambda heads, direction: alibi_slopes(heads))
+    Differs from Press et al. (2022), whose models are causal and have distances of one sign only.
+    """
+
+    slopes: Tensor
 
     def __init__(self, settings: Any) -> None:
         super().__init__(settings)
-        self.register_buffer("slopes", self.made(settings.heads, settings.direction), persistent=False)
+        slopes = torch.tensor(self.each(settings.heads, settings.direction))
+        self.register_buffer("slopes", slopes[:, None, None], persistent=False)
+
+    def each(self, heads: int, direction: Direction) -> list[float]:
+        """The geometric slopes of ALiBi (Press et al. 2022, section 3): 2^(-8/h), 2^(-16/h), ..., 2^-8.
+
+        Differs from the released code for head counts that are not a power of two: the formula is the same, where the
+        code interleaves two sequences.
+        """
+        return [2.0 ** (-8.0 * (head + 1) / heads) for head in range(heads)]
 
     def bias(self, place: Int[Tensor, "#b t"], attended: Int[Tensor, "#b s"]) -> Float[Tensor, "#b h t s"]:
         """See `PositionScheme.bias`."""
-        return self.formula(place, self.slopes, attended)
+        return -self.slopes * (place[:, None, :, None] - attended[:, None, None]).abs()
 
 
 class SidedLinearBias(LinearBias):
-    """`sided_linear_bias`."""
+    """ALiBi for encoders with a sense of direction: each head attends to one side only, itself included.
 
-    formula = staticmethod(sided_linear_bias)
-    made = staticmethod(sided_slopes)
+    The non-symmetric form that the authors of ALiBi propose for encoders (released code, FAQ). Unlike the symmetric
+    form it distinguishes left from right neighbours, and a masked language model leaves its plateau several times
+    sooner.
+    """
+
+    def each(self, heads: int, direction: Direction) -> list[float]:
+        """Signed slopes: 1, 1/4, 1/16, ... for the left half (negative), again for the right.
+
+        They are steeper than ALiBi's, so that even with few heads one per side attends to direct neighbours. In a
+        one-directional model all heads face its visible side; those of the other side would only see themselves.
+        """
+        left = {"left_to_right": heads, "right_to_left": 0}.get(direction, heads // 2)
+        return [-(4.0**-k) for k in range(left)] + [4.0**-k for k in range(heads - left)]
+
+    def bias(self, place: Int[Tensor, "#b t"], attended: Int[Tensor, "#b s"]) -> Float[Tensor, "#b h t s"]:
+        """See `PositionScheme.bias`."""
+        signed = (attended[:, None, None] - place[:, None, :, None]) * self.slopes.sign()
+        return (-self.slopes.abs() * signed).masked_fill(signed < 0, float("-inf"))
 
 
 class Rotary(PositionScheme):

@@ -30,9 +30,7 @@ class Rotation(NamedTuple):
         return self._replace(sin=-self.sin)
 
 
-def rotation(
-    positions: Int[Tensor, "#b t"], size: int, head: int, dtype: torch.dtype, base: float = BASE
-) -> Rotation:
+def rotation(positions: Int[Tensor, "#b t"], size: int, head: int, dtype: torch.dtype, base: float = BASE) -> Rotation:
     """The rotation at these positions: pair i of ``size / 2`` turns by ``position * base^(-2i / size)`` (equation 15).
 
     Args:

@@ -28,18 +28,19 @@ __all__ = ["ActivationRegularization", "Distillation", "LanguageModel", "MaskedL
            "Objectives", "PermutationLM", "SentencePair", "SpanBoundary", "own_heads"]  # fmt: skip
 
 
-_Own = TypeVar("_Own", bound=Settings)
+_Own = TypeVar("_Own", bound="Objectives")
 
 
 def _extended(cls: type[_Own]) -> type[_Own]:
     """The class with a field for each objective that plugins list, as those of ours."""
-    ours = {name: get_args(info.annotation)[0] for name, info in cls.model_fields.items()}
+    ours = cls.kinds()
     fields: dict[str, Any] = {
         name: (part | None, knob(None, (part.__doc__ or name).partition("\n")[0], neutral=None))
         for name, part in plugins.parts("OBJECTIVES", ours, Objective).items()
         if name not in ours
     }
-    return create_model(cls.__name__, __base__=cls, __module__=__name__, __doc__=cls.__doc__, **fields) if fields else cls
+    names = {"__module__": __name__, "__doc__": cls.__doc__}
+    return create_model(cls.__name__, __base__=cls, **names, **fields) if fields else cls
 
 
 @_extended
@@ -66,12 +67,16 @@ class Objectives(Settings):
         None, "Distillation of a masked language model by a trained one (DistilBERT).", neutral=None
     )
 
+    @classmethod
+    def kinds(cls) -> dict[str, type[Objective]]:
+        """The classes of all objectives that there are, by name."""
+        return {name: get_args(info.annotation)[0] for name, info in cls.model_fields.items()}
+
     @model_validator(mode="after")
     def _one_corrupter(self) -> Self:
         corrupters = [name for name, objective in self.present() if objective.corrupts]
         if len(corrupters) != 1:
-            fields = type(self).model_fields.items()
-            candidates = [name for name, info in fields if getattr(get_args(info.annotation)[0], "corrupts", False)]
+            candidates = [name for name, kind in self.kinds().items() if kind.corrupts]
             raise ValueError(
                 f"exactly one objective must corrupt the input, but {len(corrupters)} do"
                 f"{': ' + ', '.join(corrupters) if corrupters else ''}. Set exactly one of: {', '.join(candidates)}."

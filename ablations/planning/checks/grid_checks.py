@@ -5,7 +5,7 @@ import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, get_args
+from typing import Any
 
 from ablations.core.strict_yaml import Document, Path_
 from ablations.literature import published_values
@@ -257,8 +257,8 @@ def _check_published(grid: Grid, document: Document) -> None:
 def known_metrics() -> dict[str, str]:
     """Every metric that a record may have, with its description."""
     tasks = {f"{name}.{metric}": f"{metric} on {task.title}" for name, task in TASKS.items() for metric in task.metrics}
-    objectives = [part for info in Objectives.model_fields.values() for part in get_args(info.annotation)]
-    own = {f"heldout.{name}": text for part in objectives for name, text in getattr(part, "measures", {}).items()}
+    objectives = Objectives.kinds().values()
+    own = {f"heldout.{name}": text for kind in objectives for name, text in kind.measures.items()}
     return METRICS | COSTS | own | tasks | asking_checks.known_metrics() | probe_metrics.known()
 
 
