@@ -23,8 +23,7 @@ from lightning_modules.problems import ConfigError, Problem, did_you_mean
 
 TABLES = ("MODELS", "OBJECTIVES", "POSITIONS", "ROWS")
 _Part = TypeVar("_Part")
-PREFIX = "plugin "  # before a name among the texts of a run
-_code: dict[type, tuple[str, str]] = {}  # class of a plugin -> its module, and the SHA-256 of the file
+_code: dict[type | None, dict[str, str]] = {}  # class of a plugin -> its module, with the SHA-256 of the file
 
 
 @functools.cache
@@ -50,22 +49,20 @@ def modules() -> tuple[str, ...]:
     return (*installed, *named)
 
 
-class Broken(Exception):
-    """What is wrong with a module, worded to follow its name."""
-
-
 def imported(name: str) -> ModuleType:
     """A module that has been imported to its end.
 
     Raises:
-        Broken: With file and line.
+        ConfigError: With file and line.
     """
     if getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False):
-        raise Broken("is still being imported: import ablations before it, and list parts of one table in a file")
+        text = "is still being imported: import ablations before it, and list parts of one table in a file"
+        raise ConfigError([Problem(name, text)])
     try:
         return import_module(name)
     except Exception as error:  # whatever the file does when it is imported
-        raise Broken(f"cannot be imported: {_place(name, error)}: {type(error).__name__}: {error}") from error
+        text = f"cannot be imported: {_place(name, error)}: {type(error).__name__}: {error}"
+        raise ConfigError([Problem(name, text)]) from error
 
 
 def _place(name: str, error: Exception) -> str:
@@ -91,7 +88,7 @@ def files() -> dict[str, Path]:
             spec = None
         if spec is None or spec.origin is None:
             near = did_you_mean(name, [file.stem for file in (study() or Path()).glob("*.py")])
-            raise ConfigError([Problem(f"plugins: {name}", f"there is no such module.{near}")])
+            raise ConfigError([Problem(name, f"there is no such module.{near}")])
         found[name] = Path(spec.origin)
     return found
 
@@ -104,7 +101,7 @@ def listing(table: str) -> list[str]:
     """
     words = {name: set(re.findall(r"\w+", file.read_text(encoding="utf-8"))) for name, file in files().items()}
     if idle := [name for name in words if words[name].isdisjoint(TABLES)]:
-        raise ConfigError(Problem(f"plugins: {name}", f"lists no {', '.join(TABLES)}: name one") for name in idle)
+        raise ConfigError(Problem(name, f"lists no {', '.join(TABLES)}: name one") for name in idle)
     return [name for name in words if table in words[name]]
 
 
@@ -116,24 +113,21 @@ def parts(table: str, ours: dict[str, type[_Part]], base: type[_Part]) -> dict[s
     """
     every = dict(ours)
     for module in listing(table):
-        try:
-            listed = getattr(imported(module), table, {})
-        except Broken as reason:
-            raise ConfigError([Problem(f"plugins: {module}", f"{str(reason).rstrip('.')}.")]) from reason
+        listed = getattr(imported(module), table, {})
         if not isinstance(listed, dict) or not all(
             isinstance(part, type) and issubclass(part, base) for part in listed.values()
         ):
             text = f'{table} must hold subclasses of {base.__name__} by name: {table} = {{"my_name": MyClass}}'
-            raise ConfigError([Problem(f"plugins: {module}", text)])
+            raise ConfigError([Problem(module, text)])
         if twice := listed.keys() & every.keys():
-            raise ConfigError([Problem(f"plugins: {module}", f"'{min(twice)}' is another one's name: rename it")])
+            raise ConfigError([Problem(module, f"'{min(twice)}' of {table} is there already: rename it")])
         every |= listed
         for part in listed.values():
             source = Path(str(sys.modules[part.__module__].__file__)).read_bytes()
-            _code[part] = part.__module__, hashlib.sha256(source).hexdigest()
+            _code[part] = {f"plugin {part.__module__}": hashlib.sha256(source).hexdigest()}
     return every
 
 
-def code(classes: Iterable[type]) -> dict[str, str]:
+def code(classes: Iterable[type | None]) -> dict[str, str]:
     """The modules of those classes that are of plugins, each with the SHA-256 of its file when it was imported."""
-    return {PREFIX + name: digest for part in classes if part in _code for name, digest in (_code[part],)}
+    return {name: digest for part in classes for name, digest in _code.get(part, {}).items()}

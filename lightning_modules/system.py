@@ -42,7 +42,7 @@ from lightning_modules.data.text.characters import spelt
 from lightning_modules.data.text.tokenizer import Vocabulary as Pieces
 from lightning_modules.draws import Draws, continued
 from lightning_modules.evaluation import Evaluation
-from lightning_modules.layers.positions import POSITIONS, PositionScheme
+from lightning_modules.layers.positions import POSITIONS
 from lightning_modules.objectives import (
     Distillation,
     LanguageModel,
@@ -409,7 +409,7 @@ class System(Settings):
     def plugins(self) -> dict[str, str]:
         """The plugins whose classes this training and its parents are of, with the digest of each (`plugins.code`)."""
         systems = (self, *self.behind) if plugins.modules() else ()
-        schemes = (POSITIONS.get(system.model.get("positions"), PositionScheme) for system in systems)
+        schemes = (POSITIONS.get(system.model.get("positions")) for system in systems)
         return plugins.code([*schemes, *(part for system in systems for part in classes(system))])
 
     @property

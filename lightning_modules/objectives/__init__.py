@@ -5,7 +5,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Self, TypeVar, get_args
+from typing import Any, Self, get_args
 
 from pydantic import create_model, model_validator
 from torch import Tensor, nn
@@ -28,10 +28,7 @@ __all__ = ["ActivationRegularization", "Distillation", "LanguageModel", "MaskedL
            "Objectives", "PermutationLM", "SentencePair", "SpanBoundary", "own_heads"]  # fmt: skip
 
 
-_Own = TypeVar("_Own", bound="Objectives")
-
-
-def _extended(cls: type[_Own]) -> type[_Own]:
+def _extended(cls: type["Objectives"]) -> type["Objectives"]:
     """The class with a field for each objective that plugins list, as those of ours."""
     ours = cls.kinds()
     fields: dict[str, Any] = {

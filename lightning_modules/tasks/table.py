@@ -26,11 +26,13 @@ def gathered(modules: Iterable[str], further: Iterable[tuple[str, dict[str, Task
     for module in modules:
         try:
             listed = getattr(plugins.imported(module), "ROWS", ())
-            if not isinstance(listed, tuple) or not all(isinstance(row, Task) for row in listed):
-                raise plugins.Broken("has other ROWS than a tuple of tasks: ROWS = (Task(...), ...)")
+        except ConfigError as error:
+            wrong += error.problems
+            continue
+        if isinstance(listed, tuple) and all(isinstance(row, Task) for row in listed):
             found += [(module.rpartition(".")[2], task) for task in listed]
-        except plugins.Broken as reason:
-            wrong.append(f"the module of tasks {module} {str(reason).rstrip('.')}.")
+        else:
+            wrong.append(f"{module}: ROWS must be a tuple of tasks: ROWS = (Task(...), ...)")
     found += [(home, task) for home, of_home in further for task in of_home.values()]
     for home, task in found:
         if task.name in tasks:

@@ -44,19 +44,11 @@ def test_a_study_brings_an_objective_and_positions_of_its_own(tmp_path):
     said("run", "own", "--scale", "smoke", "--executor", "local", "--jobs", "2", "--no-notebook")
     records = [json.loads(path.read_text()) for path in study.glob("results/unpublished/records/*/*.json")]
     assert [record["outcome"] for record in records] == ["done"] * 4
-    losses, own = {}, {}
-    for record in records:
-        system = record["config"]["system"]
-        cell = "rtd" if system["objectives"]["rtd"] else "mlm", system["model"]["positions"]
-        losses[cell] = record["metrics"].get("train.rtd") or record["metrics"]["heldout.loss"]
-        own[cell] = [name for name in record["config"]["fingerprints"] if name.startswith("plugin ")]
-    assert len(set(losses.values())) == 4, losses
-    assert own == {
-        ("mlm", "rotary"): [],
-        ("mlm", "distance_bias"): ["plugin my_positions"],
-        ("rtd", "rotary"): ["plugin my_objective"],
-        ("rtd", "distance_bias"): ["plugin my_objective", "plugin my_positions"],
-    }
+    measured = [record["metrics"] for record in records]
+    assert len({found.get("train.rtd") or found["heldout.loss"] for found in measured}) == 4
+    objective, positions = "plugin my_objective", "plugin my_positions"
+    read = [{objective, positions} & record["config"]["fingerprints"].keys() for record in records]
+    assert sorted(map(sorted, read)) == [[], [objective], [objective, positions], [positions]]
     assert "4 runs are finished" in said("plan", "own", "--scale", "smoke")
     with (study / "my_positions.py").open("a") as file:
         file.write("# other code\n")
