@@ -9,7 +9,7 @@ import functools
 import hashlib
 import json
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, Self, Union, get_args
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, GetCoreSchemaHandler, Tag, ValidationError
@@ -269,6 +269,14 @@ def _set(data: dict[str, Any], path: str, value: Any, cls: type[Settings]) -> Pr
         data.clear()
     data[leaf] = value
     return None
+
+
+def classes(settings: Settings) -> Iterator[type[Settings]]:
+    """The classes of the settings and of all their parts."""
+    yield type(settings)
+    for name in _branches(type(settings)):
+        if isinstance(part := getattr(settings, name), Settings):
+            yield from classes(part)
 
 
 def flat(settings: Settings) -> dict[str, Any]:

@@ -174,7 +174,7 @@ def _told(shape: Size) -> str:
 
 def named(model: Backbone, names: Iterable[str]) -> Named:
     """The parts that a model has, in the order of their first weights, among the weights of these names."""
-    patterns = {part: re.compile(pattern) for part, pattern in _PARTS[model.get("kind")].items()}
+    patterns = {part: re.compile(pattern) for part, pattern in _PARTS.get(model.get("kind"), {}).items()}
     found: Named = {}
     for name in names:
         for part, pattern in patterns.items():

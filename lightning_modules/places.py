@@ -7,9 +7,7 @@ working directory does, and the user's cache folder has the cache.
 
 import functools
 import os
-import sys
 import tomllib
-from importlib.metadata import entry_points
 from pathlib import Path
 
 from platformdirs import user_cache_path
@@ -37,28 +35,6 @@ def study() -> Path | None:
     """The folder of the user's study, the working directory or one above; None outside of a study."""
     here = Path.cwd()
     return next((folder for folder in (here, *here.parents) if (folder / STUDY).is_file()), None)
-
-
-def plugins() -> list[str]:
-    """The modules that ``ablations.toml`` names, which lie in the study, and those of the entry points ``ablations``.
-
-    Raises:
-        ConfigError: If the file is no TOML, or says anything else.
-    """
-    installed, inside = [point.value for point in entry_points(group="ablations")], study()
-    if inside is None:
-        return installed
-    try:
-        settings = tomllib.loads((inside / STUDY).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError([Problem(STUDY, f"cannot be read: {error}")]) from None
-    named = settings.pop("plugins", [])
-    if settings or not isinstance(named, list) or not all(isinstance(name, str) for name in named):
-        text = f'may hold plugins = ["my_module"] alone{f", no {next(iter(settings))}" if settings else ""}'
-        raise ConfigError([Problem(STUDY, text)])
-    if str(inside) not in sys.path:
-        sys.path.append(str(inside))
-    return [*installed, *named]
 
 
 def project() -> Path:

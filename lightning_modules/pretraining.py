@@ -220,8 +220,8 @@ def _measure_once(fitted: Fitted, module: Pretrain, data: PretrainingData, syste
     if targets[0].endswith(OF_WORDS):
         losses = [float(fitted.metrics[f"heldout.{target}_loss"]) for target in targets]
         fitted.metrics["heldout.word_perplexity"] = float(np.exp(losses).mean())
-    else:
-        fitted.metrics["heldout.plateau"] = _on_plateau(fitted.metrics, targets)
+    elif counted := heldout_text.targets(system):
+        fitted.metrics["heldout.plateau"] = _on_plateau(fitted.metrics, counted)
     fitted.layers = layer_similarity(module, heldout, bf16)
     few = len(heldout.chosen) <= MOST_SEQUENCES
     if few or isinstance(heldout, HeldOutStream):

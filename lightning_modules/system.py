@@ -13,14 +13,24 @@ import torch
 from pydantic import model_validator
 from torch import nn
 
-from lightning_modules import checkpoints, languages, parts, streams, teachers, translation, word_clusters, words
+from lightning_modules import (
+    checkpoints,
+    languages,
+    parts,
+    plugins,
+    streams,
+    teachers,
+    translation,
+    word_clusters,
+    words,
+)
 from lightning_modules.backbones import AnyBackbone, EncoderDecoder, Transformer
 from lightning_modules.backbones.backbone import ONE_SIDE, BackboneModule
 from lightning_modules.backbones.chosen_layers import check_layers, with_layers
 from lightning_modules.backbones.settings import StackSettings
 from lightning_modules.backbones.shapes import shaping, undrawn
 from lightning_modules.batch import CHARACTERS, QUERY_STREAM, Direction, Example, Tokens, Vocabulary
-from lightning_modules.config import ConfigError, Problem, Settings, as_data, canonical, diff, flat, label
+from lightning_modules.config import ConfigError, Problem, Settings, as_data, canonical, classes, diff, flat, label
 from lightning_modules.config import knob as field
 from lightning_modules.data import Data, InputFormat
 from lightning_modules.data.baselines import pair_edges
@@ -32,6 +42,7 @@ from lightning_modules.data.text.characters import spelt
 from lightning_modules.data.text.tokenizer import Vocabulary as Pieces
 from lightning_modules.draws import Draws, continued
 from lightning_modules.evaluation import Evaluation
+from lightning_modules.layers.positions import POSITIONS
 from lightning_modules.objectives import (
     Distillation,
     LanguageModel,
@@ -393,6 +404,13 @@ class System(Settings):
         if self.checkpoint:
             return ()
         return tuple(dict.fromkeys(name for system in (self, *self.behind) for name in system.data.named))
+
+    @property
+    def plugins(self) -> dict[str, str]:
+        """The plugins whose classes this training and its parents are of, with the digest of each (`plugins.code`)."""
+        systems = (self, *self.behind) if plugins.modules() else ()
+        schemes = (POSITIONS.get(system.model.get("positions")) for system in systems)
+        return plugins.code([*schemes, *(part for system in systems for part in classes(system))])
 
     @property
     def probed(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import lightning_modules
 from ablations.core.strict_yaml import State, state
-from lightning_modules import cached, checkpoints
+from lightning_modules import cached, checkpoints, plugins
 from lightning_modules.config import Settings, identity
 from lightning_modules.places import cache
 
@@ -37,8 +37,9 @@ def kept(
 
 
 def code() -> str:
-    """Identifies the code and data of both packages, Python, what is installed, and the named checkpoints."""
-    rows = [state(file) for file in checkpoints.files() if file.exists()]  # which the user may have changed
+    """Identifies the code and data of both packages, of plugins, Python, what is installed, and named checkpoints."""
+    own = [*plugins.files().values(), *filter(Path.exists, checkpoints.files())]
+    rows = [[str(file), state(file)] for file in own]
     return identity([cached.code(Path(__file__).parents[1], Path(lightning_modules.__file__).parent), rows])
 
 

@@ -11,8 +11,8 @@ from ablations.planning.search import ONLY_TRIALS, beyond, choose, combinations,
 from ablations.planning.search import seeds as seeds_of
 from ablations.schema.cell import Cell, Trial
 from ablations.schema.grid import FINETUNING, FIRST_SEARCH_SEED, VALIDATION, Grid, Search
-from ablations.schema.run import Run, current_numerics
-from lightning_modules import NUMERICS, checkpoints
+from ablations.schema.run import Run, current_numerics, of_files
+from lightning_modules import NUMERICS
 from lightning_modules.config import ConfigError, Problem, identity
 from lightning_modules.data import Data
 from lightning_modules.data.pins import fingerprint as fingerprint_of
@@ -99,13 +99,12 @@ class Resolver:
 
     def _is_current(self, run: Run) -> bool:
         """Whether a pretraining has the present texts and numerics."""
-        texts = all(self._fingerprint(name) == known for name, known in run.fingerprints.items())
+        files = of_files(run.system)
+        texts = all((files.get(name) or self._fingerprint(name)) == known for name, known in run.fingerprints.items())
         return texts and run.numerics == current_numerics(run.kind, run.system)
 
     def _fingerprint(self, name: str) -> str:
-        """The present fingerprint of a corpus, of a probe or of a checkpoint."""
-        if name.startswith(checkpoints.PREFIX):
-            return checkpoints.fingerprint(name.removeprefix(checkpoints.PREFIX))
+        """The present fingerprint of a corpus or of a probe."""
         if name not in self._texts:
             probe = name.removeprefix(PREFIX)
             self._texts[name] = fingerprint_of(name) if probe == name else probes((probe,))[name]

@@ -47,7 +47,7 @@ class Run(Settings):
             kind=_made_by(system),
             system=system,
             seed=seed,
-            fingerprints=fingerprints | probes(system.probed) | _of_checkpoint(system),
+            fingerprints=fingerprints | probes(system.probed) | of_files(system),
             numerics=current_numerics(_made_by(system), system),
         )
         return run._with_parents()
@@ -181,7 +181,7 @@ class Run(Settings):
     def _known(self, system: System) -> dict[str, str]:
         """The fingerprints of a system's text, as this run has them if it does."""
         names = (*system.corpora, *(PREFIX + name for name in system.probed))
-        names += (checkpoints.PREFIX + system.checkpoint,) if system.checkpoint else ()
+        names += tuple(of_files(system))
         if self.fingerprints.keys() >= set(names):
             return {name: self.fingerprints[name] for name in names}
         return _texts_of(system) | {name: self.fingerprints[name] for name in names if name in self.fingerprints}
@@ -201,13 +201,13 @@ class Run(Settings):
 
 def _texts_of(system: System) -> dict[str, str]:
     """The present fingerprints of a pretraining: of corpora and probes, those of its parents included."""
-    return fingerprints_of(system.corpora) | probes(system.probed) | _of_checkpoint(system)
+    return fingerprints_of(system.corpora) | probes(system.probed) | of_files(system)
 
 
-def _of_checkpoint(system: System) -> dict[str, str]:
-    """The fingerprint of the files of a released checkpoint, if the system is one."""
+def of_files(system: System) -> dict[str, str]:
+    """The fingerprints of the files of a released checkpoint, if the system is one, or of its plugins."""
     name = system.checkpoint
-    return {checkpoints.PREFIX + name: checkpoints.fingerprint(name)} if name else {}
+    return {checkpoints.PREFIX + name: checkpoints.fingerprint(name)} if name else system.plugins
 
 
 def _made_by(system: System) -> KindName:

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import model_validator
 
@@ -11,7 +11,12 @@ from lightning_modules.backbones.backbone import FIRST_SEES, LANGUAGES, LARGEST,
 from lightning_modules.batch import BOTH_WAYS, QUERY_STREAM, REUSE, WIDE_TABLE, WORD_TABLE, Direction, Size
 from lightning_modules.config import knob, once
 from lightning_modules.layers.activations import Activation
+from lightning_modules.layers.positions import POSITIONS, Rotary
 
+if TYPE_CHECKING:
+    Positions = str
+else:
+    Positions = Literal[tuple(POSITIONS)]
 TABLED = ("learned", "sinusoidal")  # positions that are added to the embeddings
 BY_DISTANCE = ("relative", "relative_learned")  # positions of which layers read the distances
 HEAD_SIZE = 64  # default width of a head, that of every BERT and GPT
@@ -66,16 +71,7 @@ class StackSettings(Backbone):
         "gelu",
         "Activation function: gelu is exact (BERT's first release), gelu_tanh approximate (from February 2019).",
     )
-    positions: Literal[
-        "learned",
-        "sinusoidal",
-        "linear_bias",
-        "sided_linear_bias",
-        "rotary",
-        "relative",
-        "relative_learned",
-        "none",
-    ] = knob(
+    positions: Positions = knob(
         "learned",
         "Position encoding: linear_bias is symmetric ALiBi. With sided_linear_bias half the heads attend only to the "
         "left and half only to the right. A rotary one turns queries and keys by their positions (Su et al. 2021). A "
@@ -215,7 +211,7 @@ class StackSettings(Backbone):
         return self
 
     def _check_rotary(self) -> None:
-        if self.positions != "rotary":
+        if not self.rotates:
             return
         head = self.key_width
         size = self.rotary_size or head
@@ -305,9 +301,14 @@ class StackSettings(Backbone):
                 "query_biases": self.query_biases if self.positions in BY_DISTANCE else "shared",
                 "clamp_length": self.clamp_length if self.positions in BY_DISTANCE else 0,
                 "position_init_std": self.position_init_std if has_own_std else None,
-                "rotary_size": (self.rotary_size or self.key_width) if self.positions == "rotary" else None,
+                "rotary_size": (self.rotary_size or self.key_width) if self.rotates else None,
             }
         )
+
+    @property
+    def rotates(self) -> bool:
+        """Whether positions turn queries and keys."""
+        return issubclass(POSITIONS[self.positions], Rotary)
 
     @property
     def heads(self) -> int:

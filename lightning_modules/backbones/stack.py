@@ -23,16 +23,11 @@ from lightning_modules.layers.chosen import states_at, states_back
 from lightning_modules.layers.distances import Distances, QueryBiases, waves
 from lightning_modules.layers.dropout import Dropout
 from lightning_modules.layers.memory import Memory, Remembering
-from lightning_modules.layers.positions import alibi_slopes, linear_bias, sided_linear_bias, sided_slopes
+from lightning_modules.layers.positions import POSITIONS
 from lightning_modules.layers.query_stream import Asked
 from lightning_modules.layers.relative import LearnedRelation, ProjectedRelation, Relation, SegmentRelation
-from lightning_modules.layers.rotary import Rotation, rotation
 from lightning_modules.layers.scene import Scene, Source
 
-BIASES = {
-    "linear_bias": (linear_bias, lambda heads, direction: alibi_slopes(heads)),
-    "sided_linear_bias": (sided_linear_bias, sided_slopes),
-}
 _Before = Past | Remembering | None  # what a batch follows
 
 
@@ -178,9 +173,7 @@ class TransformerEncoder(BackboneModule):
             for layer, owners in enumerate(self.owners)
         )
         self.final_norm = nn.LayerNorm(settings.hidden_size, settings.norm_eps) if settings.norm == "pre" else None
-        self.bias, slopes = BIASES.get(settings.positions, (None, None))
-        self.rotary_size, self.key_width = settings.rotary_size, settings.key_width
-        self.register_buffer("slopes", slopes and slopes(settings.heads, settings.direction), persistent=False)
+        self.positions = POSITIONS[settings.positions](settings)
         self.by_distance = settings.positions in BY_DISTANCE
         self.waves_dropout = Dropout(settings.embedding_dropout) if settings.positions == "relative" else None
         self.query_biases = _query_biases(settings) if settings.query_biases == "shared" else None
@@ -311,9 +304,9 @@ class TransformerEncoder(BackboneModule):
         if asked is not None:
             place, mask = asked.behind(place), asked.mask(mask, attended.shape[1])
             distances = None if distances is None else distances.also_at(asked.queries.where, asked.length)
-        bias = None if self.bias is None else self.bias(place, self.slopes, attended)
-        turn = self._rotation(place, x)
-        turned = turn if asked is None and not isinstance(before, Remembering) else self._rotation(attended, x)
+        bias, turn = self.positions.bias(place, attended), self.positions.turn(place, _precision(x))
+        alone = asked is None and not isinstance(before, Remembering)
+        turned = turn if alone else self.positions.turn(attended, _precision(x))
         scene = Scene(
             bias=attention_bias(mask, bias, _precision(x)),
             turn=turn,
@@ -353,16 +346,11 @@ class TransformerEncoder(BackboneModule):
             return None
         return self.waves_dropout(waves(distances.each, x.shape[2], x.dtype))
 
-    def _rotation(self, positions: Int[Tensor, "#b t"], x: Float[Tensor, "b _ d"]) -> Rotation | None:
-        if self.rotary_size is None:
-            return None
-        return rotation(positions, self.rotary_size, self.key_width, _precision(x))
-
     def depth(self, name: str) -> int:
         """The depth of a parameter: 0 for embeddings, i + 1 for the first layer i that uses it, L + 1 above."""
         if name.startswith("embeddings.") or name == "query":
             return 0
-        if name.startswith("query_biases."):
+        if name.startswith(("query_biases.", "positions.")):
             return 1
         return int(name.split(".")[1]) + 1 if name.startswith("blocks.") else len(self.blocks) + 1
 

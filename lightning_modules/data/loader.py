@@ -8,7 +8,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 
-from lightning_modules.batch import OF_WORDS, Annotation, Direction, Example
+from lightning_modules.batch import Annotation, Direction, Example
 from lightning_modules.config import ConfigError
 from lightning_modules.data.annotations import open_annotated
 from lightning_modules.data.baselines import bigram, pair_methods
@@ -254,8 +254,8 @@ class PretrainingData(pl.LightningDataModule):
     ) -> dict[str, float]:
         """Losses in nats of the bigram baseline (``bigram_loss``) and token frequencies (``unigram_loss``).
 
-        For the targets of language models the names start with ``next_`` and ``previous_``. Nothing for whole words,
-        which are not counted.
+        For the targets of language models the names start with ``next_`` and ``previous_``. Nothing for whole words
+        and targets of an objective of one's own, which are not counted.
 
         Args:
             targets: What is predicted.
@@ -263,7 +263,7 @@ class PretrainingData(pl.LightningDataModule):
         """
         named, examples = {}, list(heldout or self.heldout)
         for target in targets:
-            if target.endswith(OF_WORDS):
+            if target not in bigram.OF_TOKENS:
                 continue
             losses = bigram.cached_baseline(self.sequences.store, examples, target)
             kind = bigram.prefix(target)

@@ -1,12 +1,15 @@
 """Position encodings: tables added to the embeddings, and biases added to the attention scores."""
 
 import math
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
+from lightning_modules import plugins
 from lightning_modules.batch import Direction
+from lightning_modules.layers.rotary import BASE, Rotation, rotation
 
 
 def sinusoids(length: int, width: int) -> Float[Tensor, "t d"]:
@@ -28,52 +31,98 @@ def _counted(length: int) -> Float[Tensor, " t"]:
     return torch.ones(length, dtype=torch.float64).cumsum(0) - 1
 
 
-def alibi_slopes(num_heads: int) -> Float[Tensor, " h"]:
-    """The geometric slopes of ALiBi (Press et al. 2022, section 3): 2^(-8/h), 2^(-16/h), ..., 2^-8.
+class PositionScheme(nn.Module):
+    """What attention itself knows of positions, the same in all layers. This one adds nothing and turns nothing.
 
-    Differs from the released code for head counts that are not a power of two: the formula is the same, where the code
-    interleaves two sequences.
+    Its weights are trained at the depth of the first layer. A linear layer or an embedding is drawn as all others.
+
+    Args:
+        settings: Those of the stack, such as ``heads``, ``key_width`` and ``direction``.
     """
-    return torch.tensor([2.0 ** (-8.0 * (head + 1) / num_heads) for head in range(num_heads)])
+
+    def __init__(self, settings: Any) -> None:
+        super().__init__()
+
+    def bias(self, place: Int[Tensor, "#b t"], attended: Int[Tensor, "#b s"]) -> Float[Tensor, "#b h t s"] | None:
+        """What is added to the scores of positions and those attended to; None is nothing."""
+        return None
+
+    def turn(self, place: Int[Tensor, "#b t"], dtype: torch.dtype) -> Rotation | None:
+        """The rotation of queries and keys at these positions; None leaves them as they are."""
+        return None
 
 
-def linear_bias(
-    positions: Int[Tensor, "b t"], slopes: Float[Tensor, " h"], attended: Int[Tensor, "#b s"] | None = None
-) -> Float[Tensor, "b h t s"]:
+class LinearBias(PositionScheme):
     """Symmetric ALiBi for encoders: minus slope times distance, in both directions.
 
     Differs from Press et al. (2022), whose models are causal and have distances of one sign only.
-
-    Args:
-        attended: The positions attended to; by default the same.
     """
-    keys = positions if attended is None else attended
-    distance = (positions[:, :, None] - keys[:, None, :]).abs()
-    return -slopes[None, :, None, None] * distance[:, None]
+
+    slopes: Tensor
+
+    def __init__(self, settings: Any) -> None:
+        super().__init__(settings)
+        slopes = torch.tensor(self.each(settings.heads, settings.direction))
+        self.register_buffer("slopes", slopes[:, None, None], persistent=False)
+
+    def each(self, heads: int, direction: Direction) -> list[float]:
+        """The geometric slopes of ALiBi (Press et al. 2022, section 3): 2^(-8/h), 2^(-16/h), ..., 2^-8.
+
+        Differs from the released code for head counts that are not a power of two: the formula is the same, where the
+        code interleaves two sequences.
+        """
+        return [2.0 ** (-8.0 * (head + 1) / heads) for head in range(heads)]
+
+    def bias(self, place: Int[Tensor, "#b t"], attended: Int[Tensor, "#b s"]) -> Float[Tensor, "#b h t s"]:
+        """See `PositionScheme.bias`."""
+        return -self.slopes * (place[:, None, :, None] - attended[:, None, None]).abs()
 
 
-def sided_slopes(num_heads: int, direction: Direction = "both") -> Float[Tensor, " h"]:
-    """Signed slopes of one-sided heads: 1, 1/4, 1/16, ... for the left half (negative), again for the right.
-
-    They are steeper than ALiBi's, so that even with few heads one per side attends to direct neighbours. In a
-    one-directional model all heads face its visible side; those of the other side would only see themselves.
-    """
-    left = {"left_to_right": num_heads, "right_to_left": 0}.get(direction, num_heads // 2)
-    right = num_heads - left
-    return torch.tensor([-(4.0**-k) for k in range(left)] + [4.0**-k for k in range(right)])
-
-
-def sided_linear_bias(
-    positions: Int[Tensor, "b t"], slopes: Float[Tensor, " h"], attended: Int[Tensor, "#b s"] | None = None
-) -> Float[Tensor, "b h t s"]:
+class SidedLinearBias(LinearBias):
     """ALiBi for encoders with a sense of direction: each head attends to one side only, itself included.
 
     The non-symmetric form that the authors of ALiBi propose for encoders (released code, FAQ). Unlike the symmetric
     form it distinguishes left from right neighbours, and a masked language model leaves its plateau several times
-    sooner. Its arguments are those of `linear_bias`.
+    sooner.
     """
-    keys = positions if attended is None else attended
-    ahead = (keys[:, None, :] - positions[:, :, None])[:, None]  # j - i
-    signed = ahead * slopes.sign()[None, :, None, None]
-    cost = -slopes.abs()[None, :, None, None] * signed
-    return cost.masked_fill(signed < 0, float("-inf"))
+
+    def each(self, heads: int, direction: Direction) -> list[float]:
+        """Signed slopes: 1, 1/4, 1/16, ... for the left half (negative), again for the right.
+
+        They are steeper than ALiBi's, so that even with few heads one per side attends to direct neighbours. In a
+        one-directional model all heads face its visible side; those of the other side would only see themselves.
+        """
+        left = {"left_to_right": heads, "right_to_left": 0}.get(direction, heads // 2)
+        return [-(4.0**-k) for k in range(left)] + [4.0**-k for k in range(heads - left)]
+
+    def bias(self, place: Int[Tensor, "#b t"], attended: Int[Tensor, "#b s"]) -> Float[Tensor, "#b h t s"]:
+        """See `PositionScheme.bias`."""
+        signed = (attended[:, None, None] - place[:, None, :, None]) * self.slopes.sign()
+        return (-self.slopes.abs() * signed).masked_fill(signed < 0, float("-inf"))
+
+
+class Rotary(PositionScheme):
+    """`rotation`, whose frequencies may have another base."""
+
+    base = BASE
+
+    def __init__(self, settings: Any) -> None:
+        super().__init__(settings)
+        self.size, self.width = settings.rotary_size, settings.key_width
+
+    def turn(self, place: Int[Tensor, "#b t"], dtype: torch.dtype) -> Rotation:
+        """See `PositionScheme.turn`."""
+        return rotation(place, self.size, self.width, dtype, self.base)
+
+
+POSITIONS: dict[str, type[PositionScheme]] = plugins.parts(
+    "POSITIONS",
+    {
+        **dict.fromkeys(("learned", "sinusoidal"), PositionScheme),  # added to the embeddings
+        "linear_bias": LinearBias,
+        "sided_linear_bias": SidedLinearBias,
+        "rotary": Rotary,
+        **dict.fromkeys(("relative", "relative_learned", "none"), PositionScheme),  # the first two are of each layer
+    },
+    PositionScheme,
+)

@@ -30,15 +30,15 @@ class Rotation(NamedTuple):
         return self._replace(sin=-self.sin)
 
 
-def rotation(positions: Int[Tensor, "#b t"], size: int, head: int, dtype: torch.dtype) -> Rotation:
-    """The rotation at these positions: pair i of ``size / 2`` turns by ``position * BASE^(-2i / size)`` (equation 15).
+def rotation(positions: Int[Tensor, "#b t"], size: int, head: int, dtype: torch.dtype, base: float = BASE) -> Rotation:
+    """The rotation at these positions: pair i of ``size / 2`` turns by ``position * base^(-2i / size)`` (equation 15).
 
     Args:
         size: Dimensions of a head that are turned; even.
         dtype: Precision of the cosines and sines, that of queries and keys; angles are computed in float64.
     """
     pair = torch.arange(0, size, 2, dtype=torch.float64, device=positions.device)
-    angles = positions[:, None, :, None].double() * BASE ** (-pair / size)
+    angles = positions[:, None, :, None].double() * base ** (-pair / size)
     rest = angles.new_zeros(*angles.shape[:-1], head - size)
     cos = torch.cat([angles.cos(), angles.cos(), rest + 1], -1)
     sin = torch.cat([-angles.sin(), angles.sin(), rest], -1)

@@ -4,13 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from lightning_modules import streams
-from lightning_modules.batch import STEP
 from lightning_modules.config import canonical, identity
 from lightning_modules.data import Data
-from lightning_modules.data.baselines.bigram import prefix
+from lightning_modules.data.baselines.bigram import MASKED, OF_TOKENS, prefix
 from lightning_modules.system import System
-
-_MASKED = ("mlm", "permuted")
 
 
 def described(system: System, fingerprints: Mapping[str, str]) -> list[Any]:
@@ -39,7 +36,7 @@ def targets(system: System) -> tuple[str, ...]:
     """The targets of a system's held-out losses that ask for words of which something is seen."""
     if system.checkpoint:
         return ()
-    return tuple(name for name in system.heldout_objective.targets if name in _MASKED or name in STEP)
+    return tuple(name for name in system.heldout_objective.targets if name in OF_TOKENS)
 
 
 def question(system: System, target: str) -> str:
@@ -47,7 +44,7 @@ def question(system: System, target: str) -> str:
 
     Masked words of which a model sees one side are another question.
     """
-    is_one_sided = target in _MASKED and system.looks in ("left_to_right", "right_to_left")
+    is_one_sided = target in MASKED and system.looks in ("left_to_right", "right_to_left")
     return f"{prefix(target)}loss" + f".{system.looks}" * is_one_sided
 
 

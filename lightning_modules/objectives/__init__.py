@@ -5,11 +5,12 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Self, get_args
+from typing import Any, Self, get_args
 
-from pydantic import model_validator
+from pydantic import create_model, model_validator
 from torch import Tensor, nn
 
+from lightning_modules import plugins
 from lightning_modules.batch import Annotation, Encoded, Example, Size, Unsupported, Vocabulary
 from lightning_modules.config import Settings, knob
 from lightning_modules.draws import Draws
@@ -27,6 +28,19 @@ __all__ = ["ActivationRegularization", "Distillation", "LanguageModel", "MaskedL
            "Objectives", "PermutationLM", "SentencePair", "SpanBoundary", "own_heads"]  # fmt: skip
 
 
+def _extended(cls: type["Objectives"]) -> type["Objectives"]:
+    """The class with a field for each objective that plugins list, as those of ours."""
+    ours = cls.kinds()
+    fields: dict[str, Any] = {
+        name: (part | None, knob(None, (part.__doc__ or name).partition("\n")[0], neutral=None))
+        for name, part in plugins.parts("OBJECTIVES", ours, Objective).items()
+        if name not in ours
+    }
+    names = {"__module__": __name__, "__doc__": cls.__doc__}
+    return create_model(cls.__name__, __base__=cls, **names, **fields) if fields else cls
+
+
+@_extended
 class Objectives(Settings):
     """The objectives of a system, each present or absent. Exactly one corrupts the input."""
 
@@ -50,12 +64,16 @@ class Objectives(Settings):
         None, "Distillation of a masked language model by a trained one (DistilBERT).", neutral=None
     )
 
+    @classmethod
+    def kinds(cls) -> dict[str, type[Objective]]:
+        """The classes of all objectives that there are, by name."""
+        return {name: get_args(info.annotation)[0] for name, info in cls.model_fields.items()}
+
     @model_validator(mode="after")
     def _one_corrupter(self) -> Self:
         corrupters = [name for name, objective in self.present() if objective.corrupts]
         if len(corrupters) != 1:
-            fields = type(self).model_fields.items()
-            candidates = [name for name, info in fields if getattr(get_args(info.annotation)[0], "corrupts", False)]
+            candidates = [name for name, kind in self.kinds().items() if kind.corrupts]
             raise ValueError(
                 f"exactly one objective must corrupt the input, but {len(corrupters)} do"
                 f"{': ' + ', '.join(corrupters) if corrupters else ''}. Set exactly one of: {', '.join(candidates)}."

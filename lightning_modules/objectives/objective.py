@@ -31,6 +31,7 @@ class Objective(Settings, ABC):
         needs: What it asks of the backbone -> what to set instead. A system whose model does not support it is refused.
         labels: Labels of sequences that it reads. A system whose format does not give them is refused.
         borrows: Names of the objectives whose heads its loss reads besides its own.
+        measures: Held-out measures of its own, by name, with their meaning: grids take them as ``heldout.<name>``.
         reads_targets_only: Whether its loss reads the last states at its targets alone, by `Encoded.at`. If all
             objectives do, a training step computes no others.
     """
@@ -39,6 +40,7 @@ class Objective(Settings, ABC):
     needs: ClassVar[dict[str, str]] = {}
     labels: ClassVar[frozenset[str]] = frozenset()
     borrows: ClassVar[tuple[str, ...]] = ()
+    measures: ClassVar[dict[str, str]] = {}
     reads_targets_only: ClassVar[bool] = False
 
     weight: Annotated[float, OfLoss] = knob(1.0, "Factor on this objective's mean loss.", gt=0)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lightning_modules.batch import Encoded, Visibility
 from lightning_modules.layers.attention import MultiHeadAttention
-from lightning_modules.layers.positions import alibi_slopes, linear_bias
+from lightning_modules.layers.rotary import rotation
 from lightning_modules.layers.scene import Scene
 from tests.annotations import checked
 from tests.every import every
@@ -19,8 +19,8 @@ from tests.every import every
 @every(
     "wrong",
     [
-        lambda: linear_bias(torch.arange(3), alibi_slopes(2)),
-        lambda: linear_bias(torch.zeros(2, 3), alibi_slopes(2)),
+        lambda: rotation(torch.arange(3), 2, 2, torch.float32),
+        lambda: rotation(torch.zeros(2, 3), 2, 2, torch.float32),
         lambda: Visibility(real=torch.ones(2, 3)),
         lambda: Encoded(layers=[torch.zeros(2, 3, 4)], last=torch.zeros(2, 5, 4), table=torch.zeros(7, 4)),
         lambda: MultiHeadAttention(16, 2, 0.0)(torch.zeros(2, 3, 16), Scene(torch.zeros(2, 2, 3, 5, 3))),

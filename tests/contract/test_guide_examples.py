@@ -148,8 +148,3 @@ def test_the_page_of_left_to_right_grids_prints_what_is_written(tmp_path, monkey
     page = (GUIDES / "left_to_right.md").read_text(encoding="utf-8")
     printed = re.search(r"^```yaml\n(set:\n.*?)^```$", page, re.MULTILINE | re.DOTALL)[1]
     assert printed in written.read_text(encoding="utf-8")
-
-
-def test_the_code_about_positions_runs():
-    names = run("positions.md")
-    assert names["BERT_BASE"].parameters() - names["rotary"].parameters() == 393_216

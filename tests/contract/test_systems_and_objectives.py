@@ -21,7 +21,7 @@ from tests.every import every
 from tests.translations import pairs
 
 SIZE = Size(hidden_size=16, embedding_size=16, vocab_size=50)
-OBJECTIVES = {name: Objectives.model_fields[name] for name in Objectives.model_fields}
+OBJECTIVES = Objectives.kinds()
 SHRUNK = {
     "model.num_layers": 1, "model.hidden_size": 16, "model.num_heads": 2, "data.tokenizer.vocab_size": 64,
     "format.sequence_length": 16,
@@ -170,9 +170,7 @@ def corrupted(objective, tokens):
 class TestObjective:
     @pytest.fixture
     def objective(self, name):
-        annotation = OBJECTIVES[name].annotation
-        (settings,) = [option for option in annotation.__args__ if option is not type(None)]
-        return settings()
+        return OBJECTIVES[name]()
 
     def test_corruption_repeats_and_targets_are_real_positions(self, name, objective):
         tokens = make_tokens(padding=4)

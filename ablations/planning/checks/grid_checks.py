@@ -34,6 +34,7 @@ from ablations.planning.search import combinations, search_at
 from ablations.schema.grid import FINETUNING, START, STEPS, SYSTEM_AXIS, Grid
 from ablations.schema.metrics import COSTS, METRICS, better
 from lightning_modules.config import ConfigError, did_you_mean, diff, knob, paths
+from lightning_modules.objectives import Objectives
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import TASKS, FineTuning, fitting
@@ -256,7 +257,9 @@ def _check_published(grid: Grid, document: Document) -> None:
 def known_metrics() -> dict[str, str]:
     """Every metric that a record may have, with its description."""
     tasks = {f"{name}.{metric}": f"{metric} on {task.title}" for name, task in TASKS.items() for metric in task.metrics}
-    return METRICS | COSTS | tasks | asking_checks.known_metrics() | probe_metrics.known()
+    objectives = Objectives.kinds().values()
+    own = {f"heldout.{name}": text for kind in objectives for name, text in kind.measures.items()}
+    return METRICS | COSTS | own | tasks | asking_checks.known_metrics() | probe_metrics.known()
 
 
 def known_knobs() -> dict[str, Any]:

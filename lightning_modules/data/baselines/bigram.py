@@ -26,6 +26,8 @@ _KEPT = 20  # every 20th stretch fits the weights
 _MOST_FITTED = 500_000  # maximum positions for fitting the weights
 _RECIPE = 1  # raise when the same text would give different numbers
 _UNKNOWN = -1  # an unknown neighbour
+MASKED = ("mlm", "permuted")
+OF_TOKENS = (*MASKED, *STEP)  # the targets that this baseline predicts too
 
 
 @dataclass(frozen=True)

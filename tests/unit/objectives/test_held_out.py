@@ -1,7 +1,7 @@
 """How a model is measured on held-out text is said by the objective that corrupts its input."""
 
 from dataclasses import replace
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 import pytest
 import torch
@@ -224,10 +224,7 @@ def test_losses_by_sequence_are_of_one_text_only_with_one_corruption(tiny, tmp_p
     assert one == same
 
 
-KINDS = [get_args(info.annotation)[0] for info in Objectives.model_fields.values()]
-
-
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.corrupts])
+@pytest.mark.parametrize("kind", [kind for kind in Objectives.kinds().values() if kind.corrupts])
 def test_whatever_corrupts_measures_a_loss_at_each_of_its_held_out_targets(kind):
     """A training compares these losses with those of the bigram and unigram baselines, by name."""
     objective, model = kind(), Transformer(num_layers=1, hidden_size=16, num_heads=2, max_positions=16)
