@@ -549,13 +549,14 @@ def new(
     base: Annotated[str, typer.Option(help="The system to start from.")] = "mask15_large",
     question: Annotated[str | None, typer.Option(help="The question of the grid.")] = None,
     knobs: Annotated[list[str] | None, typer.Option("--set", help="PATH=V: a knob of every cell. Repeatable.")] = None,
+    claims: Annotated[bool, typer.Option("--claims", help="Claim that the last value of each axis helps.")] = False,
     form: As = Format.table,
 ) -> None:
     """Writes and checks a new grid, ready to run at every scale."""
     from ablations.planning import new_grid
 
     with reporting_errors():
-        path = new_grid.write(name, axis, _system(base), question, values(knobs, "--set"))
+        path = new_grid.write(name, axis, _system(base), question, values(knobs, "--set"), claims=claims)
         people = f"wrote {path}", f"next:  ablations plan {name} --scale smoke"
         tell({"grid": name, "file": path}, form, "grid", *people)
 

@@ -30,7 +30,13 @@ _OF_STUDENTS = ("objectives.distillation", "finetuning.", *_START)  # knobs that
 
 
 def write(
-    name: str, axes: list[str], base: System, question: str | None = None, knobs: Mapping[str, Any] | None = None
+    name: str,
+    axes: list[str],
+    base: System,
+    question: str | None = None,
+    knobs: Mapping[str, Any] | None = None,
+    *,
+    claims: bool = False,
 ) -> Path:
     """Writes ``<name>.yaml`` to the folder of new grids and checks it.
 
@@ -39,6 +45,7 @@ def write(
         axes: Each as ``PATH=V1,V2,...``.
         question: The question; by default "What do <knobs> change?".
         knobs: Knob -> its value in every cell.
+        claims: Whether to write a claim for each axis: its last value is better than its first.
 
     Raises:
         ConfigError: With every problem; the file is removed.
@@ -62,7 +69,7 @@ def write(
         raise ConfigError(wrong)
     path = grids.home() / f"{name}.yaml"
     path.parent.mkdir(exist_ok=True)
-    text = _text(values, base, question, knobs or {})
+    text = _text(values, base, question, knobs or {}, claims)
     write_atomically(path, lambda file: file.write(text.encode()))
     try:
         grids.read(name)
@@ -73,7 +80,9 @@ def write(
     return path
 
 
-def _text(axes: dict[str, list[Any]], base: System, question: str | None, knobs: Mapping[str, Any]) -> str:
+def _text(
+    axes: dict[str, list[Any]], base: System, question: str | None, knobs: Mapping[str, Any], claims: bool
+) -> str:
     varied = " and ".join(path.rpartition(".")[2].replace("_", " ") for path in axes)
     asked = f"What {'does' if len(axes) == 1 else 'do'} {varied} change?"
     loss, metrics = _measured(base, knobs)
@@ -84,7 +93,7 @@ def _text(axes: dict[str, list[Any]], base: System, question: str | None, knobs:
         base=base.name,
         axes=_block(axes),
         baseline=_block({path: values[0] for path, values in axes.items()}),
-        claims=_block([_expected(path, values, loss) for path, values in axes.items()]),
+        claims="\n" + _block([_expected(path, values, loss) for path, values in axes.items()]) if claims else " []",
         x=next(iter(axes)),
         scales=_scales(base, axes, knobs),
         knobs=f"set:\n{_block(stated)}\n" if stated else "",
