@@ -21,6 +21,7 @@ PREFIX = "checkpoint "  # before a name among the texts of a run
 # of a tokenizer, as far as a folder has them; `interop.own_encoder` reads no other
 TOKENIZER = (
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt",
+    "encoder.json", "vocab.bpe",
 )  # fmt: skip
 _LARGEST_ROWS = 1 << 20  # bytes
 

@@ -28,9 +28,7 @@ _NAMES = ("option", "piece", "first", "translation", "answer", "tag", "text")  #
 
 def command(
     model: Annotated[str, typer.Argument(help="A checkpoint's folder, a finished training's first digits, or a grid.")],
-    text: Annotated[
-        list[str] | None, typer.Argument(help="Texts, with [MASK] for a hidden word.")
-    ] = None,
+    text: Annotated[list[str] | None, typer.Argument(help="Texts, with [MASK] for a hidden word.")] = None,
     file: Annotated[
         str, typer.Option("--file", help="A text on each line. With --score prompts and options, YAML or JSON lines.")
     ] = "",

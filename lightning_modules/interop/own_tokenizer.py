@@ -40,6 +40,7 @@ _FILES = (
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt",
     "vocab.json", "merges.txt",
 )  # fmt: skip
+_OPENAI = {"vocab.json": "encoder.json", "merges.txt": "vocab.bpe"}  # name -> what OpenAI calls it
 _LONGEST_WORD = 100  # characters; a longer word is unknown, as in BERT
 _MOST_STEPS, _MOST_GROWTH = 32, 256  # of what happens to a text before its words are encoded; ALBERT has 8 and 128
 
@@ -108,9 +109,9 @@ def _tokenizer_data(folder: Path, settings: Mapping[str, Any]) -> tuple[Path, di
     path = folder / "vocab.txt"
     if path.exists():
         return path, _wordpiece(path, settings)
-    path = folder / "vocab.json"
-    if path.exists() and (folder / "merges.txt").exists():
-        return path, _byte_bpe(path, folder / "merges.txt")
+    for name, merges in (_OPENAI.keys(), _OPENAI.values()):
+        if (path := folder / name).exists() and (folder / merges).exists():
+            return path, _byte_bpe(path, folder / merges)
     hint = " Convert spiece.model with transformers." if (folder / "spiece.model").exists() else ""
     raise ConfigError(
         [f"{folder} has no tokenizer: neither tokenizer.json, nor vocab.txt, nor vocab.json with merges.txt.{hint}"]
@@ -271,10 +272,11 @@ def _cached(content: str) -> Path:
 
 
 def copy_tokenizer(source: Path, folder: Path) -> None:
-    """Copies the files of a checkpoint's tokenizer to another folder."""
-    for path in (source / name for name in _FILES):
-        if path.exists():
-            _write(folder / path.name, text(path))
+    """Copies the files of a checkpoint's tokenizer to another folder, under the names that ``transformers`` knows."""
+    for name in _FILES:
+        known = (source / own for own in (name, _OPENAI.get(name, name)))
+        if path := next((path for path in known if path.exists()), None):
+            _write(folder / name, text(path))
 
 
 def write_tokenizer(

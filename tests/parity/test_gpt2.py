@@ -183,7 +183,11 @@ def test_a_tokenizer_of_gpt2s_two_files_and_of_its_json_gives_transformers_piece
     (tmp_path / "two").mkdir()
     (tmp_path / "two" / "vocab.json").write_text(json.dumps(vocabulary))
     (tmp_path / "two" / "merges.txt").write_text("#version: 0.2\n" + "\n".join(" ".join(pair) for pair in merges))
-    for folder in ("json", "two"):
+    (tmp_path / "openai").mkdir()
+    for name, old in {"encoder.json": "vocab.json", "vocab.bpe": "merges.txt"}.items():
+        (tmp_path / "openai" / name).write_bytes((tmp_path / "two" / old).read_bytes())
+    interop.copy_tokenizer(tmp_path / "openai", tmp_path / "copy")
+    for folder in ("json", "two", "openai", "copy"):
         own = interop.own_encoder(tmp_path / folder, "gpt2", len(vocabulary))
         for text in TEXTS:
             assert own([text])[0].tolist() == theirs(f" {text}")["input_ids"]

@@ -68,7 +68,7 @@ def written(folder, tmp_path):
     """Writes a grid over depth in which something is replaced, and returns its problems."""
 
     def write(old, new):
-        file = new_grid.write("mine", ["model.num_layers=1,2"], SYSTEMS["roberta_base"])
+        file = new_grid.write("mine", ["model.num_layers=1,2"], SYSTEMS["roberta_base"], claims=True)
         text = file.read_text(encoding="utf-8")
         assert old in text
         file.write_text(text.replace(old, new), encoding="utf-8")
