@@ -12,7 +12,7 @@ from typing import Any
 from lightning_modules.config import ConfigError, did_you_mean
 from lightning_modules.tasks import TASKS
 from lightning_modules.tasks.datasets.qnli import MadeAgain
-from lightning_modules.tasks.pins import Pins
+from lightning_modules.tasks.pins import Pins, measured
 from lightning_modules.tasks.readers.files import Files
 from lightning_modules.tasks.readers.own_split import Held
 from lightning_modules.tasks.shapes.texts import Texts
@@ -83,4 +83,4 @@ def set_named(name: str) -> Task:
     return SETS[name]
 
 
-PINS = Pins("probe", Path(__file__).with_name("pins.json"), set_named)
+PINS = Pins("probe", Path(__file__).with_name("pins.json"), set_named, measured)

@@ -178,8 +178,8 @@ class TestPins:
     def test_pinning_keeps_the_other_pins(self, official, tmp_path, monkeypatch):
         monkeypatch.undo()
         monkeypatch.setenv("ABLATIONS_DATA", str(official.parent))
-        own = pins.Pins("task", tmp_path / "pins.json", task_named)
-        monkeypatch.setitem(pin.KINDS, "task", (own.path, own.entry))
+        own = pins.Pins("task", tmp_path / "pins.json", task_named, pins.measured)
+        monkeypatch.setitem(pin.KINDS, "task", own)
         pin.main("task", "rte")
         pin.main("task", "cola")
         assert list(json.loads((tmp_path / "pins.json").read_text())) == ["cola", "rte"]
