@@ -26,6 +26,7 @@ from lightning_modules.backbones import Recurrent
 from lightning_modules.backbones.recurrent import RecurrentEncoder
 from lightning_modules.batch import Example, Tokens
 from lightning_modules.config import ConfigError, did_you_mean
+from lightning_modules.problems import entry_of
 
 KINDS = {
     "word types": "word_type_dropout",
@@ -165,8 +166,7 @@ class FiveDropouts:
         Raises:
             ConfigError: For a dropout that does not exist.
         """
-        if kind not in KINDS:
-            raise ConfigError([f"there is no dropout '{kind}'.{did_you_mean(kind, KINDS)}"])
+        entry_of(KINDS, kind, "dropout")
         return self._acted_on("", kind), self._acted_on(kind, kind)
 
     def _acted_on(self, used: str, kind: str) -> Float[Tensor, "rows units"]:

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from importlib import import_module
 from importlib.util import find_spec
 
-from lightning_modules.config import ConfigError, did_you_mean
+from lightning_modules.config import ConfigError
 from lightning_modules.places import plugins, study
+from lightning_modules.problems import entry_of
 from lightning_modules.tasks import datasets, rows
 from lightning_modules.tasks.task import Task
 
@@ -76,6 +77,4 @@ def task_named(name: str) -> Task:
     Raises:
         ConfigError: For an unknown name, with the nearest valid one.
     """
-    if name not in TASKS:
-        raise ConfigError([f"there is no task '{name}'.{did_you_mean(name, TASKS)}"])
-    return TASKS[name]
+    return entry_of(TASKS, name, "task")

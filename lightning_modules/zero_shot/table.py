@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lightning_modules.config import ConfigError, did_you_mean
+from lightning_modules.problems import entry_of
 from lightning_modules.tasks import TASKS
 from lightning_modules.zero_shot.cloze import Cloze
 from lightning_modules.zero_shot.labelled import Answered, Substituted, Threshold, Verbalised
@@ -78,6 +78,4 @@ def zero_shot_named(name: str) -> ZeroShot:
     Raises:
         ConfigError: For an unknown name, with the nearest valid one.
     """
-    if name not in ZERO_SHOT:
-        raise ConfigError([f"there is no zero-shot task '{name}'.{did_you_mean(name, ZERO_SHOT)}"])
-    return ZERO_SHOT[name]
+    return entry_of(ZERO_SHOT, name, "zero-shot task")
