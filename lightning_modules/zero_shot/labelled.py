@@ -8,7 +8,7 @@ called acceptable if its tokens are probable on average, above a threshold from 
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +34,7 @@ _THRESHOLDS = 4000  # training examples that a threshold is chosen on
 _MOST_AFTER = 40  # words after a pronoun that are scored
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OfTask(ZeroShot):
     """A task that asks the examples of a labelled data set.
 
@@ -43,13 +43,8 @@ class OfTask(ZeroShot):
         splits: Its parts that are evaluated.
     """
 
-    name: str
-    title: str
-    source: str
     task: str
     splits: tuple[Split, ...] = ("dev",)
-    own_split: str = ""
-    licence: str = ""
 
     @property
     def origin(self) -> Origin | None:
@@ -77,7 +72,7 @@ class OfTask(ZeroShot):
         return {name: found["accuracy"] for name, found in baselines(self.task).items() if name in self.methods}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Verbalised(OfTask, Options):
     """Texts whose class is predicted as one of some words after them.
 
@@ -86,11 +81,11 @@ class Verbalised(OfTask, Options):
         hint: What is between a text and the word.
     """
 
-    words: tuple[str, ...] = ()
+    words: tuple[str, ...]
     hint: str = ""
 
-    methods: ClassVar[dict[str, str]] = {"majority": "majority class", "tfidf": "TF-IDF + logistic regression"}
-    reads: ClassVar[frozenset[str]] = frozenset({"examples", "rule", "shots", "shots_seed"})
+    methods = {"majority": "majority class", "tfidf": "TF-IDF + logistic regression"}
+    reads = frozenset({"examples", "rule", "shots", "shots_seed"})
 
     def size(self) -> tuple[int, int, float]:
         count, words = self.counted()
@@ -116,7 +111,7 @@ class Verbalised(OfTask, Options):
 class Answered(OfTask, Options):
     """Questions with options. Of a question with a blank, the option fills it."""
 
-    methods: ClassVar[dict[str, str]] = {"majority": "majority class", "tfidf": "TF-IDF similarity"}
+    methods = {"majority": "majority class", "tfidf": "TF-IDF similarity"}
 
     def simple(self, questions: Sequence[Choice]) -> dict[str, float]:
         return {**super().simple(questions), **self.without_network(len(questions))}
@@ -149,7 +144,7 @@ class Substituted(OfTask, Options):
     Pronouns for neither are left out. The option is the text after the name, so that long names lose nothing.
     """
 
-    methods: ClassVar[dict[str, str]] = {"majority": "majority class", "nearest": "nearer name"}
+    methods = {"majority": "majority class", "nearest": "nearer name"}
 
     def size(self) -> tuple[int, int, float]:
         count, words = self.counted()
@@ -187,11 +182,11 @@ class Threshold(OfTask):
     The threshold is the one with the highest correlation on training examples: one number is learnt from labels.
     """
 
-    metrics: ClassVar[dict[str, str]] = {
+    metrics = {
         "matthews": "Matthews correlation of answers and labels, -1 to 1",
         "auc": "area under the ROC curve of the mean log-probability",
     }
-    methods: ClassVar[dict[str, str]] = {"majority": "majority class", "unigram": "word frequencies"}
+    methods = {"majority": "majority class", "unigram": "word frequencies"}
 
     def positions(self, system: System, settings: Measurement) -> float:
         count, words = self.counted()

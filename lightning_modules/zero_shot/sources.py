@@ -51,6 +51,7 @@ class Source:
         return PINS.pinned()[self.name]["test"]
 
 
+@dataclass(frozen=True, kw_only=True)
 class OfSource(ZeroShot):
     """What tasks share that are on the texts of a source; its pin is part of the project."""
 
