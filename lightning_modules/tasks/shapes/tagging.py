@@ -14,13 +14,13 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from lightning_modules.batch import Encoded, Example, Target
 from lightning_modules.config import knob, required
 from lightning_modules.data.text.tokenizer import Vocabulary
+from lightning_modules.layers.fresh import draw
 from lightning_modules.tasks.baselines import tagger
 from lightning_modules.tasks.reading.layout import Segments
 from lightning_modules.tasks.reading.lines import refused
@@ -32,7 +32,6 @@ from lightning_modules.tasks.settings import FineTuning
 from lightning_modules.tasks.shapes.shape import Head, Scored, Shape
 
 TAG = "tag"  # the name of the target
-_STD = 0.02  # of fresh weights, cut at two standard deviations as in BERT
 
 
 class Sentence(NamedTuple):
@@ -203,16 +202,11 @@ class TagHead(Head):
     def __init__(self, hidden_size: int, outputs: int, dropout: float) -> None:
         super().__init__()
         self.dropout, self.output = nn.Dropout(dropout), nn.Linear(hidden_size, outputs)
-        nn.init.trunc_normal_(self.output.weight, std=_STD, a=-2 * _STD, b=2 * _STD)
-        nn.init.zeros_(self.output.bias)
+        draw(self.output)
 
     def forward(self, encoded: Encoded, example: Example) -> Float[Tensor, "n k"]:
         """Logits of the words' classes, row after row."""
         return self.output(self.dropout(encoded.at(example.targets[TAG].where)))
-
-    def loss(self, outputs: Float[Tensor, "n k"], example: Example) -> Tensor:
-        """The sum of the words' cross-entropies in nats."""
-        return F.cross_entropy(outputs.float(), example.targets[TAG].ids, reduction="sum")
 
     def by_item(self, outputs: Float[Tensor, "n k"], example: Example) -> Sequence[Tensor]:
         """The logits of each row's own words."""
