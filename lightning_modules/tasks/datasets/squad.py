@@ -227,7 +227,6 @@ _SQUAD1 = Task(
     title="SQuAD 1.1: which words of the passage answer the question?",
     source=_SOURCE_1,
     shape=Spans(),
-    metrics=("f1", "exact_match"),
     rows=PUBLISHED,
     licence="CC BY-SA 4.0",
     official=(87_599, 10_570),
@@ -238,7 +237,6 @@ _SQUAD2 = Task(
     title="SQuAD 2.0: which words of the passage answer the question, if any do?",
     source=_SOURCE_2,
     shape=Spans(unanswerable=True),
-    metrics=Spans(unanswerable=True).usual,
     rows=Squad(
         "2.0", "rajpurkar/squad_v2", otherwise=nearest("squad2_own", "which divides the official dev set in two")
     ),

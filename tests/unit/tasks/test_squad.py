@@ -210,7 +210,9 @@ class TestReader:
         content = articles(paragraph(("1", [(12, "Duke")]), ("2", [])))
         for asked, impossible in zip(content["data"][0]["paragraphs"][0]["qas"], (True, False), strict=True):
             asked["is_impossible"] = impossible
-        with pytest.raises(ConfigError, match=r"qas\.0: .*has answers, but is_impossible is true[\s\S]*qas\.1: .*has no"):
+        with pytest.raises(
+            ConfigError, match=r"qas\.0: .*has answers, but is_impossible is true[\s\S]*qas\.1: .*has no"
+        ):
             read(write(folder, "dev-v2.0.json", content))
 
     def test_misplaced_answers_are_moved_to_the_nearest_place(self, folder, caplog):
