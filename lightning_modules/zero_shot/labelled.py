@@ -6,6 +6,7 @@ called acceptable if its tokens are probable on average, above a threshold from 
 """
 
 import functools
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -72,8 +73,22 @@ class OfTask(ZeroShot):
         return {name: found["accuracy"] for name, found in baselines(self.task).items() if name in self.methods}
 
 
+class OptionsOfTask(OfTask, Options):
+    """What tasks share that ask the examples of a data set as questions with options."""
+
+    def questions(self, asking: Asking) -> list[Choice]:
+        return [choice for split in self.splits for choice in self._of(split)]
+
+    def simple(self, questions: Sequence[Choice]) -> dict[str, float]:
+        """Also the methods of the data set, which learn from all training labels."""
+        return {**super().simple(questions), **self.without_network(len(questions))}
+
+    @abstractmethod
+    def _of(self, split: Split) -> list[Choice]: ...
+
+
 @dataclass(frozen=True, kw_only=True)
-class Verbalised(OfTask, Options):
+class Verbalised(OptionsOfTask):
     """Texts whose class is predicted as one of some words after them.
 
     Attributes:
@@ -91,15 +106,8 @@ class Verbalised(OfTask, Options):
         count, words = self.counted()
         return count, len(self.words), PIECES * words / count + 2
 
-    def questions(self, asking: Asking) -> list[Choice]:
-        return [choice for split in self.splits for choice in self._of(split)]
-
     def demonstrations(self) -> list[Choice]:
         return few(self._of("train"))
-
-    def simple(self, questions: Sequence[Choice]) -> dict[str, float]:
-        """Also the method that learns from all training labels."""
-        return {**super().simple(questions), **self.without_network(len(questions))}
 
     def _of(self, split: Split) -> list[Choice]:
         examples: TextExamples = _checked(self.task, split)
@@ -107,22 +115,15 @@ class Verbalised(OfTask, Options):
         return [Choice((text,), self.words, int(label)) for text, label in zip(texts, examples.labels, strict=True)]
 
 
-@dataclass(frozen=True)
-class Answered(OfTask, Options):
+class Answered(OptionsOfTask):
     """Questions with options. Of a question with a blank, the option fills it."""
 
     methods = {"majority": "majority class", "tfidf": "TF-IDF similarity"}
-
-    def simple(self, questions: Sequence[Choice]) -> dict[str, float]:
-        return {**super().simple(questions), **self.without_network(len(questions))}
 
     def size(self) -> tuple[int, int, float]:
         count, words = self.counted()
         options = task_named(self.task).shape.classes or task_named(self.task).shape.rows
         return count, options, PIECES * words / (count * options)
-
-    def questions(self, asking: Asking) -> list[Choice]:
-        return [choice for split in self.splits for choice in self._of(split)]
 
     def _of(self, split: Split) -> list[Choice]:
         examples: ChoiceExamples = _checked(self.task, split)
@@ -137,8 +138,7 @@ def _choice(context: str, question: str, options: Sequence[str], label: int) -> 
     return Choice((f"{context} {before}".strip(),), tuple(f"{option}{rest}" for option in options), label)
 
 
-@dataclass(frozen=True)
-class Substituted(OfTask, Options):
+class Substituted(OptionsOfTask):
     """Pronouns that refer to one of two names: each name takes its place, and the text after it is scored.
 
     Pronouns for neither are left out. The option is the text after the name, so that long names lose nothing.
@@ -150,8 +150,8 @@ class Substituted(OfTask, Options):
         count, words = self.counted()
         return count, 2, PIECES * words / count
 
-    def questions(self, asking: Asking) -> list[Choice]:
-        return [choice for split in self.splits for choice in _substituted(_checked(self.task, split))]
+    def _of(self, split: Split) -> list[Choice]:
+        return _substituted(_checked(self.task, split))
 
 
 def _substituted(examples: MentionExamples) -> list[Choice]:
@@ -175,7 +175,6 @@ def _is_possessive(pronoun: str, rest: Sequence[str]) -> bool:
     return word in ("his", "hers") or (word == "her" and follows.isalpha() and follows not in FUNCTION_WORDS)
 
 
-@dataclass(frozen=True)
 class Threshold(OfTask):
     """Sentences that are called acceptable if their mean log-probability of a token is above a threshold.
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from lightning_modules.batch import Encoded, Example, Target
 from lightning_modules.config import knob, required
 from lightning_modules.data.text.tokenizer import Vocabulary
-from lightning_modules.tasks.reading.layout import LAYOUTS, LayoutName, Segments
+from lightning_modules.tasks.reading.layout import LAYOUTS, Arranged, LayoutName, Segments
 from lightning_modules.tasks.reading.lines import refused
 from lightning_modules.tasks.reading.own_lines import OwnLine
 from lightning_modules.tasks.reading.pieces import Pieces
@@ -118,7 +118,7 @@ class ChoiceExamples(Labelled):
         return [(context or question,) for context, (question, _) in parts]
 
 
-class ChoiceInputs:
+class ChoiceInputs(Arranged):
     """The encoded questions of a split, one row per option.
 
     Attributes:
@@ -153,18 +153,10 @@ class ChoiceInputs:
         self.rows = Segments(pieces.ids, np.array(parts), vocabulary, layout)
         self.sizes = self.rows.lengths.reshape(-1, options)
 
-    def __len__(self) -> int:
-        return len(self.examples)
-
-    def batch(self, indices: np.ndarray) -> Example:
-        """The questions with these numbers ``[b t]``, one after the other; a row's target is 1 for a right option."""
-        indices = np.asarray(indices, dtype=np.int64)
-        options = self.sizes.shape[1]
-        example = Example.of(self.rows.tokens((indices[:, None] * options + np.arange(options)).ravel()))
-        right = np.arange(options) == self.examples.labels[indices, None]
-        rows, length = example.inputs.ids.shape
-        example.targets[RIGHT] = Target(torch.arange(rows) * length, torch.from_numpy(right.ravel().astype(np.int64)))
-        return example
+    def goals(self, indices: np.ndarray, rows: int, length: int) -> dict[str, Target]:
+        """1 for the row of a right option, 0 for the others."""
+        right = np.arange(self.sizes.shape[1]) == self.examples.labels[indices, None]
+        return {RIGHT: Target(torch.arange(rows) * length, torch.from_numpy(right.ravel().astype(np.int64)))}
 
 
 class ChoiceHead(TextHead):

@@ -24,7 +24,7 @@ from lightning_modules.config import required
 from lightning_modules.data.text.tokenizer import Vocabulary
 from lightning_modules.layers.fresh import draw
 from lightning_modules.tasks.baselines.surface import by_surface
-from lightning_modules.tasks.reading.layout import Segments
+from lightning_modules.tasks.reading.layout import Arranged, Segments
 from lightning_modules.tasks.reading.lines import refused
 from lightning_modules.tasks.reading.own_lines import Mark, OwnLine
 from lightning_modules.tasks.reading.pieces import Pieces
@@ -117,7 +117,7 @@ class MentionExamples(Labelled):
         return [(passage,) for passage in self.passages]
 
 
-class MentionInputs:
+class MentionInputs(Arranged):
     """The encoded texts of a split, one row each.
 
     Attributes:
@@ -138,23 +138,14 @@ class MentionInputs:
         self.rows = Segments(pieces.ids, runs.T[None], vocabulary)
         self.sizes = self.rows.lengths[:, None]
 
-    def __len__(self) -> int:
-        return len(self.examples)
-
-    def batch(self, indices: np.ndarray) -> Example:
-        """The texts with these numbers ``[b t]``.
-
-        The target ``answer`` has one entry per text, ``mentions`` six: the two ends of pronoun, A and B, with their
-        number among the six as id.
+    def goals(self, indices: np.ndarray, rows: int, length: int) -> dict[str, Target]:
+        """One entry per text in ``answer`` and six in ``mentions``: the two ends of pronoun, A and B, with their number
+        among the six as id.
         """
-        indices = np.asarray(indices, dtype=np.int64)
-        example = Example.of(self.rows.tokens(indices))
-        rows, length = example.inputs.ids.shape
         firsts = torch.arange(rows) * length
         where = firsts[:, None] + torch.from_numpy(self.ends[indices].reshape(rows, 6))
-        example.targets[ANSWER] = Target(firsts, torch.from_numpy(self.examples.labels[indices]))
-        example.targets[MENTIONS] = Target(where.flatten(), torch.arange(6).repeat(rows))
-        return example
+        answers = torch.from_numpy(self.examples.labels[indices])
+        return {ANSWER: Target(firsts, answers), MENTIONS: Target(where.flatten(), torch.arange(6).repeat(rows))}
 
 
 def _required(spans: list[list[int]], room: int) -> tuple[int, int]:

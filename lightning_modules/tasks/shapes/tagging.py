@@ -22,7 +22,7 @@ from lightning_modules.config import knob, required
 from lightning_modules.data.text.tokenizer import Vocabulary
 from lightning_modules.layers.fresh import draw
 from lightning_modules.tasks.baselines import tagger
-from lightning_modules.tasks.reading.layout import Segments
+from lightning_modules.tasks.reading.layout import Arranged, Segments
 from lightning_modules.tasks.reading.lines import refused
 from lightning_modules.tasks.reading.own_lines import OwnLine
 from lightning_modules.tasks.reading.pieces import Pieces
@@ -107,7 +107,7 @@ class TaggedExamples:
         return replace(self, numbers=self.numbers[numbers])
 
 
-class TagInputs:
+class TagInputs(Arranged):
     """The encoded sentences of a split: one row each, several for long sentences.
 
     Attributes:
@@ -134,18 +134,12 @@ class TagInputs:
         self.words = [start + np.flatnonzero(present[start:end]) for start, end in places]
         self._where = [1 + starts[words] - run for words, run in zip(self.words, runs[:, 0].tolist(), strict=True)]
 
-    def __len__(self) -> int:
-        return len(self.words)
-
-    def batch(self, indices: np.ndarray) -> Example:
-        """The rows with these numbers ``[b t]``; the targets are the words that they predict, in order."""
-        indices = np.asarray(indices, dtype=np.int64)
-        example = Example.of(self.rows.tokens(indices))
-        length, chosen = example.inputs.ids.shape[1], indices.tolist()
+    def goals(self, indices: np.ndarray, rows: int, length: int) -> dict[str, Target]:
+        """The tags of the words that rows predict, in order."""
+        chosen = indices.tolist()
         where = np.concatenate([row * length + self._where[n] for row, n in enumerate(chosen)])
         tags = np.concatenate([self.examples.tags[self.words[n]] for n in chosen])
-        example.targets[TAG] = Target(torch.from_numpy(where), torch.from_numpy(tags))
-        return example
+        return {TAG: Target(torch.from_numpy(where), torch.from_numpy(tags))}
 
 
 def _documents(examples: TaggedExamples) -> tuple[np.ndarray, np.ndarray]:

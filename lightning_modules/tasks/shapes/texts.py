@@ -20,7 +20,7 @@ from lightning_modules.batch import Encoded, Example, Target
 from lightning_modules.config import required
 from lightning_modules.data.text.tokenizer import Vocabulary
 from lightning_modules.layers.fresh import draw
-from lightning_modules.tasks.reading.layout import LAYOUTS, MARKS, LayoutName, Segments
+from lightning_modules.tasks.reading.layout import LAYOUTS, MARKS, Arranged, LayoutName, Segments
 from lightning_modules.tasks.reading.lines import refused
 from lightning_modules.tasks.reading.own_lines import OwnLine
 from lightning_modules.tasks.reading.pieces import Pieces
@@ -128,7 +128,7 @@ def truncated(first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndar
     return left, np.minimum(second, room - left)
 
 
-class TextInputs:
+class TextInputs(Arranged):
     """The encoded examples of a split, one row each, or of two texts a row for each order.
 
     Attributes:
@@ -161,17 +161,11 @@ class TextInputs:
         labels = examples.labels
         self.labels = labels.astype(np.float32) if labels.dtype.kind == "f" else labels
 
-    def __len__(self) -> int:
-        return len(self.sizes)
-
-    def batch(self, indices: np.ndarray) -> Example:
-        """The examples with these numbers as rows ``[b t]``, padded to the longest of them."""
-        indices, orders = np.asarray(indices, dtype=np.int64), self.sizes.shape[1]
-        example = Example.of(self.rows.tokens((indices[:, None] * orders + np.arange(orders)).ravel()))
+    def goals(self, indices: np.ndarray, rows: int, length: int) -> dict[str, Target]:
+        """The labels of the items that have one, at their first row."""
         known = np.flatnonzero(indices < len(self.labels))
-        first = torch.from_numpy(known) * (orders * example.inputs.ids.shape[1])
-        example.targets[LABEL] = Target(first, torch.from_numpy(self.labels[indices[known]]))
-        return example
+        first = torch.from_numpy(known) * (self.sizes.shape[1] * length)
+        return {LABEL: Target(first, torch.from_numpy(self.labels[indices[known]]))}
 
 
 class _BatchNorm(nn.BatchNorm1d):
