@@ -26,7 +26,6 @@ from lightning_modules.backbones import Recurrent
 from lightning_modules.backbones.recurrent import RecurrentEncoder
 from lightning_modules.batch import Example, Tokens
 from lightning_modules.config import ConfigError, did_you_mean
-from lightning_modules.problems import entry_of
 
 KINDS = {
     "word types": "word_type_dropout",
@@ -166,7 +165,8 @@ class FiveDropouts:
         Raises:
             ConfigError: For a dropout that does not exist.
         """
-        entry_of(KINDS, kind, "dropout")
+        if kind not in KINDS:
+            raise ConfigError([f"there is no dropout '{kind}'.{did_you_mean(kind, KINDS)}"])
         return self._acted_on("", kind), self._acted_on(kind, kind)
 
     def _acted_on(self, used: str, kind: str) -> Float[Tensor, "rows units"]:
