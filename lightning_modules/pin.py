@@ -2,19 +2,13 @@
 
 import sys
 
-from lightning_modules import pins
-from lightning_modules.data import pins as corpora
+from lightning_modules.data.pins import PINS
 from lightning_modules.places import checkout
-from lightning_modules.probing import sets as probes
-from lightning_modules.tasks import pins as tasks
-from lightning_modules.zero_shot import sources as texts
+from lightning_modules.probing import sets
+from lightning_modules.tasks.pins import TASK_PINS
+from lightning_modules.zero_shot import sources
 
-KINDS = {
-    "corpus": (corpora.PINS, corpora.entry),
-    "task": (tasks.TASK_PINS.path, tasks.TASK_PINS.entry),
-    "probe": (probes.PINS.path, probes.PINS.entry),
-    "text": (texts.PINS, texts.entry),
-}
+KINDS = {pins.kind: pins for pins in (PINS, TASK_PINS, sets.PINS, sources.PINS)}
 
 
 def main(kind: str = "", *names: str) -> None:
@@ -27,10 +21,7 @@ def main(kind: str = "", *names: str) -> None:
         sys.exit("pins are part of the project's source. Run this in a checkout.")
     if kind not in KINDS or not names:
         sys.exit(f"usage: python -m lightning_modules.pin {'|'.join(KINDS)} NAME ...")
-    path, measured = KINDS[kind]
-    found = {name: measured(name) for name in names}
-    pins.write(path, pins.read(path) | found)
-    for name, entry in found.items():
+    for name, entry in KINDS[kind].pin(names).items():
         print(name, entry)
 
 

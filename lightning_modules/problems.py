@@ -1,8 +1,11 @@
 """What is wrong with a user's input: where, what, and the nearest valid spelling."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -48,3 +51,18 @@ def did_you_mean(word: str, allowed: Iterable[str], *, listed: bool = False) -> 
         few = difflib.get_close_matches(str(word), names, n=3, cutoff=0.0)
         return f" The nearest of {len(names)}: {', '.join(few)}."
     return f" Allowed: {', '.join(names)}." if names else ""
+
+
+def entry_of(table: Mapping[str, T], name: str, what: str, path: str = "") -> T:
+    """The entry of a table with that name.
+
+    Args:
+        what: What an entry is called.
+        path: Where the name is from.
+
+    Raises:
+        ConfigError: For an unknown name, with the nearest one.
+    """
+    if name not in table:
+        raise ConfigError([Problem(path, f"there is no {what} '{name}'.{did_you_mean(name, table)}")])
+    return table[name]

@@ -10,7 +10,7 @@ from lightning_modules.tasks.task import Task
 def own(name, title, shape, **values):
     """The task of a row whose examples have a shape; ``values`` are further keys of the row."""
     if type(shape) not in SHAPES.values():  # one of a plugin
-        return Task(name, title, "own data", shape, shape.usual, Own(name, shape, **values))
+        return Task(name, title, "own data", shape, (), Own(name, shape, **values))
     answer = next(key for key, kind in SHAPES.items() if type(shape) is kind)
     settings = {field.name: getattr(shape, field.name) for field in fields(shape)}
     settings = {key: value for key, value in settings.items() if value != getattr(type(shape), key, None)}

@@ -453,12 +453,12 @@ def show_record(
 
 
 def _configured(study: Any, label: str) -> list[dict[str, Any]]:
-    from lightning_modules.config import ConfigError, Problem, did_you_mean, flat
+    from lightning_modules.config import flat
+    from lightning_modules.problems import entry_of
 
     cells = {cell.label: cell for cell in study.resolve().cells}
-    if label not in cells:
-        raise ConfigError([Problem("cell", f"there is no cell '{label}'.{did_you_mean(label, cells)}")])
-    return [{"knob": path, "value": value} for path, value in flat(cells[label].system.resolved()).items()]
+    system = entry_of(cells, label, "cell", "cell").system
+    return [{"knob": path, "value": value} for path, value in flat(system.resolved()).items()]
 
 
 def _numbers(study: Any) -> dict[str, Any]:
@@ -500,12 +500,10 @@ def systems(form: As = Format.table) -> None:
 
 
 def _system(name: str) -> Any:
-    from lightning_modules.config import ConfigError, Problem, did_you_mean
+    from lightning_modules.problems import entry_of
     from lightning_modules.systems import SYSTEMS
 
-    if name not in SYSTEMS:
-        raise ConfigError([Problem("system", f"there is no system '{name}'.{did_you_mean(name, SYSTEMS)}")])
-    return SYSTEMS[name]
+    return entry_of(SYSTEMS, name, "system", "system")
 
 
 def diff_systems(a: str, b: str, form: As = Format.table) -> None:

@@ -21,7 +21,7 @@ from lightning_modules.tasks import TASKS, Task, task_named
 from lightning_modules.tasks import pins as task_pins
 from lightning_modules.tasks.shapes.shape import Examples
 from lightning_modules.tasks.task import SPLITS
-from lightning_modules.zero_shot.sources import SOURCES, Pin, Source
+from lightning_modules.zero_shot.sources import SOURCES, Source, of
 from lightning_modules.zero_shot.table import ZERO_SHOT
 
 FOLDER, HUB, PACKAGE, MADE, NOWHERE = "folder", "hub", "package", "made here", "nowhere"
@@ -235,7 +235,7 @@ def examine(item: Item, is_named: bool) -> Finding:
         return Finding(item.name, text, present=False, wrong=("cannot be read",) if is_named else ())
     try:
         if item.kind == "text":
-            pin = Pin.of(SOURCES[item.name].texts())  # which compares them with the pin
+            pin = of(SOURCES[item.name].texts())  # which compares them with the pin
             return Finding(SOURCES[item.name].name, f"{pin.texts:,} texts, {pin.words:,} words")
         return _examine_corpus(item) if item.kind == "corpus" else _examine_task(task_named(item.name))
     except ConfigError as error:
@@ -255,7 +255,7 @@ def _examine_corpus(item: Item) -> Finding:
 def _examine_task(task: Task) -> Finding:
     with _logged() as notes:
         examples = {split: task.examples(split) for split in SPLITS}
-    parts = {split: task_pins.Part.of(part) for split, part in examples.items()}
+    parts = {split: task_pins.part_of(part) for split, part in examples.items()}
     pins = task_pins.TASK_PINS.pinned().get(task.name, {})
     wrong = _differences(parts, pins, "examples")
     for split, size in zip(SPLITS, task.official or (None, None), strict=True):

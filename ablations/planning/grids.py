@@ -7,8 +7,9 @@ from ablations.core import strict_yaml
 from ablations.core.strict_yaml import State
 from ablations.planning import checked, scales
 from ablations.schema.grid import Grid
-from lightning_modules.config import ConfigError, Problem, did_you_mean
+from lightning_modules.config import ConfigError, Problem
 from lightning_modules.places import UNPUBLISHED, checkout, own, project, results
+from lightning_modules.problems import entry_of
 
 FOLDER = Path(__file__).parents[1] / "grids"
 ENDINGS = (".yaml", ".yml")  # of a path; a name has none
@@ -45,10 +46,7 @@ def locate(grid: str | Path) -> Path:
                 [f"{named}: there is a grid '{ours.stem}' already ({ours}), with its page. Rename the file."]
             )
         return Path(named)
-    known = available()
-    if named not in known:
-        raise ConfigError([f"there is no grid '{named}'.{did_you_mean(named, known)}"])
-    return known[named]
+    return entry_of(available(), named, "grid")
 
 
 def is_own(grid: str) -> bool:

@@ -25,9 +25,10 @@ from ablations.running.prepare import to_make
 from ablations.running.signals import TimeUp, ending, limited
 from ablations.running.summary import Summary
 from ablations.schema.kinds import KINDS
-from lightning_modules.config import ConfigError, did_you_mean
+from lightning_modules.config import ConfigError
 from lightning_modules.files import is_full, lock
 from lightning_modules.probing.table import left_out
+from lightning_modules.problems import entry_of
 from lightning_modules.training.execution import ALONE, Execution
 
 __all__ = [
@@ -59,9 +60,7 @@ def chosen(executor: Asked) -> Executor:
     """
     options = {"kind": executor} if isinstance(executor, str) else dict(executor)
     kind = options.pop("kind", "local")
-    if kind not in EXECUTORS:
-        raise ConfigError([f"there is no executor '{kind}'.{did_you_mean(kind, EXECUTORS)}"])
-    return EXECUTORS[kind].configured(options)
+    return entry_of(EXECUTORS, kind, "executor").configured(options)
 
 
 def suited(executor: Asked, plan: Plan, execution: Execution = ALONE) -> Executor:

@@ -6,11 +6,11 @@ parts as ``Corpus.documents`` returns them: cleaned and split into sentences. Pl
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lightning_modules import cached, pins
+from lightning_modules import cached
 from lightning_modules.config import ConfigError, identity
 from lightning_modules.data.corpora import cipher, json_lines, made, made_pairs, parallel
 from lightning_modules.data.corpora.own_text import hub_place, text_files
@@ -18,41 +18,37 @@ from lightning_modules.data.corpora.registry import corpus
 from lightning_modules.data.corpora.sources import Split
 from lightning_modules.data.settings import Data
 from lightning_modules.files import version
+from lightning_modules.pins import Part, Parts, Pins, compare, restored, stored
 from lightning_modules.places import cache, note_elsewhere
 
-PINS = Path(__file__).with_name("pins.json")
 _LINES = 2  # how files are cut into lines: it grows whenever the same files can give another text
-
-
-@dataclass
-class Part:
-    """The digest and the size of one part of a corpus."""
-
-    sha256: str = ""
-    documents: int = 0
-    sentences: int = 0
-    words: int = 0
 
 
 @dataclass
 class Meter:
     """Passes documents through and computes their fingerprint."""
 
-    part: Part = field(default_factory=Part)
+    documents: int = 0
+    sentences: int = 0
+    words: int = 0
     _hash: Any = field(default_factory=hashlib.sha256)
+
+    @property
+    def part(self) -> Part:
+        """The fingerprint of the documents so far."""
+        return Part(self._hash.hexdigest(), self.documents, self.sentences, words=self.words)
 
     def __call__(self, documents: Iterable[list[str]]) -> Iterator[list[str]]:
         for document in documents:
             text = "\n".join(document)
             self._hash.update(text.encode() + b"\n\n")
-            self.part.documents += 1
-            self.part.sentences += len(document)
-            self.part.words += text.count(" ") + len(document)
+            self.documents += 1
+            self.sentences += len(document)
+            self.words += text.count(" ") + len(document)
             yield document
-        self.part.sha256 = self._hash.hexdigest()
 
 
-def measured(name: str) -> dict[str, Part]:
+def measured(name: str) -> Parts:
     """Reads a whole corpus and returns the fingerprints of its two parts."""
     return {split: _measured(name, split) for split in ("train", "heldout")}
 
@@ -64,21 +60,11 @@ def _measured(name: str, split: Split) -> Part:
     return meter.part
 
 
-def entry(name: str) -> dict[str, dict[str, Any]]:
-    """Reads a whole corpus and returns its pin."""
-    return {split: asdict(part) for split, part in measured(name).items()}
+PINS = Pins("corpus", Path(__file__).with_name("pins.json"), str, measured)
+pinned = PINS.pinned
 
 
-def pinned() -> dict[str, dict[str, Part]]:
-    """The committed pins: corpus -> part -> fingerprint."""
-    return _parts(pins.read(PINS))
-
-
-def _parts(stored: dict[str, dict[str, dict]]) -> dict[str, dict[str, Part]]:
-    return {name: {split: Part(**part) for split, part in parts.items()} for name, parts in stored.items()}
-
-
-def expected(name: str) -> dict[str, Part]:
+def expected(name: str) -> Parts:
     """The fingerprints of a corpus's parts: its pins, or, for the user's own corpus, measured once and cached."""
     if name in (known := pinned()):
         return known[name]
@@ -88,7 +74,7 @@ def expected(name: str) -> dict[str, Part]:
         if not cached.is_sound(_by_name(name)):
             raise
         path = _by_name(name)
-    return _parts({name: cached.kept_json(path, lambda: entry(name))})[name]
+    return restored(cached.kept_json(path, lambda: stored(measured(name))))
 
 
 def keep_by_name(name: str) -> None:
@@ -99,7 +85,7 @@ def keep_by_name(name: str) -> None:
     """
     if name in pinned():
         return
-    parts = {split: asdict(part) for split, part in expected(name).items()}
+    parts = stored(expected(name))
     with cached.locked(_by_name(name)):
         cached.write(_by_name(name), lambda file: cached.put_json(file, parts))
     cached.digest(_by_name(name))  # for `cached.noting`
@@ -149,7 +135,7 @@ def _state(name: str) -> list:
     return [name, _LINES, [[str(path), *version(path)] for path in files]]
 
 
-def digest(parts: dict[str, Part]) -> str:
+def digest(parts: Parts) -> str:
     """The fingerprint of a whole corpus."""
     return identity({split: part.sha256 for split, part in parts.items()})
 
@@ -176,5 +162,5 @@ def check(name: str, split: Split, actual: Part) -> None:
         DataMismatch: Naming both.
     """
     advice = "Check the versions of the files, gensim and sentencex: results on another text do not compare. "
-    advice += f"To pin the new text: python -m lightning_modules.pin corpus {name}"
-    pins.compare(f"the documents of '{name}' ({split})", actual, expected(name)[split], advice)
+    advice += f"To pin the new text: {PINS.how(name)}"
+    compare(f"the documents of '{name}' ({split})", actual, expected(name)[split], advice)

@@ -287,9 +287,9 @@ def batches(data: Data, split: Split) -> Iterator[tuple[str, list[str], list[int
         for document in meter(corpus(name).documents(split)):
             sentences += document
             sizes.append(len(document))
-            if meter.part.words - words >= _BATCH_WORDS:
+            if meter.words - words >= _BATCH_WORDS:
                 yield name, sentences, sizes
-                sentences, sizes, words = [], [], meter.part.words
+                sentences, sizes, words = [], [], meter.words
         pins.check(name, split, meter.part)
         if sentences:
             yield name, sentences, sizes

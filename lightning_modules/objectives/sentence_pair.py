@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from lightning_modules.batch import Encoded, Example, Size, Target, Vocabulary
 from lightning_modules.draws import Draws
+from lightning_modules.layers.fresh import draw
 from lightning_modules.objectives.objective import Objective
 
 
@@ -24,9 +25,7 @@ class PairHead(nn.Module):
         super().__init__()
         self.pooler = nn.Linear(size.hidden_size, size.hidden_size)
         self.classifier = nn.Linear(size.hidden_size, 2)
-        for layer in (self.pooler, self.classifier):
-            nn.init.trunc_normal_(layer.weight, std=0.02, a=-0.04, b=0.04)
-            nn.init.zeros_(layer.bias)
+        draw(self.pooler, self.classifier)
 
     def forward(self, first: Float[Tensor, "n d"]) -> Float[Tensor, "n 2"]:
         """Logits of first positions."""

@@ -13,6 +13,7 @@ from lightning_modules.batch import Encoded, Example, Size, Target, Unsupported,
 from lightning_modules.config import knob
 from lightning_modules.draws import Draws
 from lightning_modules.layers.cross_entropy import summed_cross_entropy
+from lightning_modules.layers.fresh import draw
 from lightning_modules.objectives.objective import Objective
 from lightning_modules.objectives.vocabulary_head import measured
 
@@ -33,10 +34,7 @@ class SpanHead(nn.Module):
         self.second = nn.Linear(size.hidden_size, size.embedding_size)
         self.second_norm = nn.LayerNorm(size.embedding_size, eps=norm_eps)
         self.bias = nn.Parameter(torch.zeros(size.vocab_size))
-        for layer in (self.position, self.first, self.second):
-            nn.init.trunc_normal_(layer.weight, std=0.02, a=-0.04, b=0.04)
-        for layer in (self.first, self.second):
-            nn.init.zeros_(layer.bias)
+        draw(self.position, self.first, self.second)
 
     def below(self, encoded: Encoded, target: Target) -> Float[Tensor, "n e"]:
         """What is multiplied by the word table."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from lightning_modules.batch import Encoded, Size, Target
 from lightning_modules.layers.activations import ACTIVATIONS
 from lightning_modules.layers.cross_entropy import summed_cross_entropy
+from lightning_modules.layers.fresh import draw
 from lightning_modules.objectives.adaptive_softmax import AdaptiveSoftmax
 from lightning_modules.objectives.sampled_softmax import SampledSoftmax
 
@@ -44,8 +45,7 @@ class VocabularyHead(nn.Module):
         if transform == "bert":
             self.dense = nn.Linear(size.hidden_size, size.embedding_size)
             self.norm = nn.LayerNorm(size.embedding_size, eps=norm_eps)
-            nn.init.trunc_normal_(self.dense.weight, std=0.02, a=-0.04, b=0.04)
-            nn.init.zeros_(self.dense.bias)
+            draw(self.dense)
         self.activation = ACTIVATIONS[activation]
         self.bias = nn.Parameter(torch.zeros(size.vocab_size)) if bias else None
         self.adaptive = None

@@ -4,17 +4,17 @@ Where a set's test part is read, it is for probes alone: no model is chosen by i
 Training parts are fixed samples, the same for every run: a ridge regression needs no more.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from lightning_modules.config import identity
 from lightning_modules.data.settings import Data
 from lightning_modules.draws import permutation
-from lightning_modules.probing.parts import Parts, kept
-from lightning_modules.probing.sets import PINS
+from lightning_modules.probing.parts import Parts, Probe, kept
+from lightning_modules.probing.sets import PINS, SETS
 from lightning_modules.tasks.shapes.texts import TextExamples, Texts
-from lightning_modules.tasks.task import SPLITS, Split, Task
+from lightning_modules.tasks.task import SPLITS, Split
 
 MOST = {  # examples of a part; all where nothing is said
     ("imdb", "train"): 4_000,
@@ -25,51 +25,14 @@ MOST = {  # examples of a part; all where nothing is said
 LAST_WORDS = {"imdb": 30}  # of long texts: models and word counts then read the same
 
 
-@dataclass(frozen=True)
-class Labelled:
-    """A probe with the labels of a data set.
-
-    Attributes:
-        task: The data set; its dev examples are those of the probe's test part.
-    """
-
-    task: Task
-
-    by_layer = False  # no data set of others has scores of layers
-
-    @property
-    def name(self) -> str:
-        """Its name in settings."""
-        return self.task.name
-
-    @property
-    def title(self) -> str:
-        """Published name and question."""
-        return self.task.title
-
-    @property
-    def metric(self) -> str:
-        """The metric of its answers."""
-        return self.task.main
-
-    @property
-    def shape(self) -> Texts:
-        """Texts or pairs, and their classes."""
-        shape = self.task.shape
-        assert isinstance(shape, Texts)
-        return shape
+class Labelled(Probe):
+    """A probe with the labels of a data set, whose dev examples are those of its test part."""
 
     def fingerprint(self) -> str:
-        """The fingerprint of its examples; pinned ones are not opened."""
         sizes = [MOST.get((self.name, split)) for split in SPLITS]
         return identity([PINS.fingerprint(self.name), *sizes, LAST_WORDS.get(self.name)])
 
     def examples(self, data: Data) -> Parts:
-        """The training and the test examples.
-
-        Raises:
-            ConfigError: When they are missing, malformed or not the pinned ones.
-        """
         return kept(self.name, self.fingerprint(), lambda: Parts(self._part("train"), self._part("dev")))
 
     def _part(self, split: Split) -> TextExamples:
@@ -80,3 +43,8 @@ class Labelled:
         if words := LAST_WORDS.get(self.name):
             examples = replace(examples, first=[" ".join(text.split()[-words:]) for text in examples.first])
         return examples
+
+
+LABELLED = [
+    Labelled(task.name, task.title, task.main, task.shape) for task in SETS.values() if isinstance(task.shape, Texts)
+]

@@ -24,10 +24,10 @@ from lightning_modules.data.store import tokenizer_file
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.places import cache
 from lightning_modules.probing import ridge, words
-from lightning_modules.probing.parts import Parts
+from lightning_modules.probing.parts import Parts, Probe
 from lightning_modules.probing.retrieval import HeldOutPairs, Retrieval, bars, layers
 from lightning_modules.probing.states import LAYERS, Rows, combined, pooled
-from lightning_modules.probing.table import RECIPE, Probe, with_examples
+from lightning_modules.probing.table import RECIPE, with_examples
 from lightning_modules.system import System
 from lightning_modules.tasks.scores.kept import pack
 from lightning_modules.tasks.scores.metrics import METRICS

@@ -1,6 +1,8 @@
-"""The training and test part of a probe, and their file in the cache."""
+"""What a probe is; its training and test part, and their file in the cache."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -8,9 +10,11 @@ import numpy as np
 
 from lightning_modules import cached
 from lightning_modules.config import ConfigError, identity
+from lightning_modules.data.settings import Data
 from lightning_modules.places import cache
-from lightning_modules.tasks.shapes.texts import TextExamples
+from lightning_modules.tasks.shapes.texts import TextExamples, Texts
 
+_TWO = Texts(labels=("0", "1"))
 _TOO_FEW = "too few"  # the key of the problems in the file of a probe without examples
 
 
@@ -32,6 +36,38 @@ class Parts(NamedTuple):
     test: TextExamples
     train_words: np.ndarray | None = None
     test_words: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Probe(ABC):
+    """A question about texts, with labelled examples.
+
+    Attributes:
+        name: Its name in settings; its metrics are called ``probes.<name>``.
+        title: Its question, in a line.
+        metric: The metric of its answers, a key of ``tasks.scores.metrics.METRICS``.
+        shape: One text or two, and the classes; none in regression.
+        by_layer: Whether each layer that is read has a score of its own, besides that of the layer that is chosen.
+    """
+
+    name: str
+    title: str
+    metric: str = "accuracy"
+    shape: Texts = _TWO
+    by_layer: bool = False
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """What its examples follow from, besides the text of a run's corpora. Pinned ones are not opened."""
+
+    @abstractmethod
+    def examples(self, data: Data) -> Parts:
+        """Its examples; corpora give those that are made from text.
+
+        Raises:
+            ConfigError: When data are missing, malformed or not the pinned ones.
+            TooFewExamples: When the text of the corpora leaves too few.
+        """
 
 
 def kept(name: str, key: object, make: Callable[[], Parts]) -> Parts:

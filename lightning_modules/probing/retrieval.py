@@ -32,7 +32,7 @@ from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.data.pins import fingerprints_of
 from lightning_modules.data.settings import Data
 from lightning_modules.pins import DataMismatch
-from lightning_modules.probing.parts import Parts, TooFewExamples, kept
+from lightning_modules.probing.parts import Parts, Probe, TooFewExamples, kept
 from lightning_modules.tasks.shapes.texts import TextExamples, Texts
 
 NEIGHBOURS = 4  # k, as in Artetxe and Schwenk (2019)
@@ -40,26 +40,24 @@ FEWEST, MOST = 50, 1000  # pairs
 RECIPE = 2  # raise when the same texts would be presented otherwise
 
 
-@dataclass(frozen=True)
-class Retrieval:
+_OF_PAIRS = Texts(labels=("another", "its translation"), pair=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retrieval(Probe):
     """A probe: sentences of English and their translations.
 
     Attributes:
-        title: Its question, in a line.
         language: The language of the translations.
         files: Their English sentences and themselves, below ``ABLATIONS_DATA``.
         sha256: Of the sentences of both, first digits.
     """
 
-    name: str
-    title: str
+    shape: Texts = _OF_PAIRS
+    by_layer: bool = True
     language: str
     files: tuple[str, str]
     sha256: str
-
-    metric = "accuracy"
-    by_layer = True
-    shape = Texts(labels=("another", "its translation"), pair=True)
 
     def languages(self, data: Data) -> tuple[str, ...]:
         """Those of both sentences."""
@@ -70,12 +68,7 @@ class Retrieval:
         return identity([RECIPE, self.sha256, NEIGHBOURS])
 
     def examples(self, data: Data) -> Parts:
-        """The pairs of which neither sentence is in the training text of a run; no part of them is trained on.
-
-        Raises:
-            ConfigError: When they are missing, or not the pinned ones.
-            TooFewExamples: When the training text has nearly all.
-        """
+        """The pairs of which neither sentence is in the training text of a run; no part of them is trained on."""
         key = [self.fingerprint(), fingerprints_of(data.corpora)]
         return kept(self.name, key, lambda: Parts(_none(), unread(self.name, self.sentences(), data)))
 
@@ -95,17 +88,16 @@ class Retrieval:
 
 
 @dataclass(frozen=True)
-class HeldOutPairs:
+class HeldOutPairs(Probe):
     """A probe: sentences of the held-out part of a run's own parallel text, and their translations.
 
     They are those of the first parallel corpus in the order of names, whether or not the training shows pairs.
     """
 
-    name = "own_pairs"
-    title = "own pairs: which held-out sentence is the translation?"
-    metric = "accuracy"
-    by_layer = True
-    shape = Texts(labels=("another", "its translation"), pair=True)
+    name: str = "own_pairs"
+    title: str = "own pairs: which held-out sentence is the translation?"
+    shape: Texts = _OF_PAIRS
+    by_layer: bool = True
 
     def languages(self, data: Data) -> tuple[str, ...]:
         """Those of both sentences; none without parallel text."""
@@ -117,11 +109,7 @@ class HeldOutPairs:
         return identity([RECIPE, MOST, NEIGHBOURS])
 
     def examples(self, data: Data) -> Parts:
-        """The first pairs of which neither sentence is in the training text, each sentence once.
-
-        Raises:
-            TooFewExamples: When there are few, or none.
-        """
+        """The first pairs of which neither sentence is in the training text, each sentence once."""
         return kept(
             self.name, [self.fingerprint(), fingerprints_of(data.corpora)], lambda: Parts(_none(), self._own(data))
         )
@@ -224,15 +212,15 @@ def _lengths(first: list[str], second: list[str]) -> Float[np.ndarray, "n n"]:
 
 
 def _tatoeba(language: str, letters: str, spoken: str, sha256: str) -> Retrieval:
-    stem = f"tatoeba_laser/tatoeba.{letters}-eng"
-    title = f"Tatoeba, {spoken}: which sentence is the translation?"
-    return Retrieval(f"tatoeba_{language}", title, language, (f"{stem}.eng", f"{stem}.{letters}"), sha256)
+    stem, title = f"tatoeba_laser/tatoeba.{letters}-eng", f"Tatoeba, {spoken}: which sentence is the translation?"
+    files = f"{stem}.eng", f"{stem}.{letters}"
+    return Retrieval(f"tatoeba_{language}", title, language=language, files=files, sha256=sha256)
 
 
 def _multi30k(language: str, spoken: str, sha256: str) -> Retrieval:
-    stem = "multi30k/test_2016_flickr"
-    title = f"Multi30k, {spoken}: which caption is the translation?"
-    return Retrieval(f"multi30k_{language}", title, language, (f"{stem}.en", f"{stem}.{language}"), sha256)
+    stem, title = "multi30k/test_2016_flickr", f"Multi30k, {spoken}: which caption is the translation?"
+    files = f"{stem}.en", f"{stem}.{language}"
+    return Retrieval(f"multi30k_{language}", title, language=language, files=files, sha256=sha256)
 
 
 RETRIEVALS: tuple[Retrieval | HeldOutPairs, ...] = (

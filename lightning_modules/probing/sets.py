@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lightning_modules.config import ConfigError, did_you_mean
+from lightning_modules.problems import entry_of
 from lightning_modules.tasks import TASKS
 from lightning_modules.tasks.datasets.qnli import MadeAgain
-from lightning_modules.tasks.pins import Pins
+from lightning_modules.tasks.pins import Pins, measured
 from lightning_modules.tasks.readers.files import Files
 from lightning_modules.tasks.readers.own_split import Held
 from lightning_modules.tasks.shapes.texts import Texts
@@ -78,9 +78,7 @@ def set_named(name: str) -> Task:
     Raises:
         ConfigError: For an unknown name, with the nearest valid one.
     """
-    if name not in SETS:
-        raise ConfigError([f"there is no data set of probes '{name}'.{did_you_mean(name, SETS)}"])
-    return SETS[name]
+    return entry_of(SETS, name, "data set of probes")
 
 
-PINS = Pins("probe", Path(__file__).with_name("pins.json"), set_named)
+PINS = Pins("probe", Path(__file__).with_name("pins.json"), set_named, measured)

@@ -2,64 +2,19 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Protocol
 
 from lightning_modules.config import identity
 from lightning_modules.data.settings import Data
-from lightning_modules.probing.labelled import Labelled
+from lightning_modules.probing.labelled import LABELLED
 from lightning_modules.probing.made.probe import MADE
-from lightning_modules.probing.parts import Parts, TooFewExamples
+from lightning_modules.probing.parts import Parts, Probe, TooFewExamples
 from lightning_modules.probing.retrieval import RETRIEVALS
-from lightning_modules.probing.sets import SETS
-from lightning_modules.tasks.shapes.texts import Texts
 
 RECIPE = 1  # raise when the same states would give other scores
 PREFIX = "probes."  # of the names of probes among the fingerprints of a run
 
 
-class Probe(Protocol):
-    """A question about texts, with labelled examples."""
-
-    @property
-    def name(self) -> str:
-        """Its name in settings; its metrics are called ``probes.<name>``."""
-        ...
-
-    @property
-    def title(self) -> str:
-        """Its question, in a line."""
-        ...
-
-    @property
-    def metric(self) -> str:
-        """The metric of its answers, a key of ``tasks.scores.metrics.METRICS``."""
-        ...
-
-    @property
-    def shape(self) -> Texts:
-        """One text or two, and the classes; none in regression."""
-        ...
-
-    @property
-    def by_layer(self) -> bool:
-        """Whether each layer that is read has a score of its own, besides that of the layer that is chosen."""
-        ...
-
-    def fingerprint(self) -> str:
-        """What its examples follow from, besides the text of a run's corpora."""
-        ...
-
-    def examples(self, data: Data) -> Parts:
-        """Its examples; corpora give those that are made from text.
-
-        Raises:
-            ConfigError: When data are missing.
-            TooFewExamples: When it is made from held-out text, and that is too small.
-        """
-        ...
-
-
-PROBES: dict[str, Probe] = {probe.name: probe for probe in (*MADE, *map(Labelled, SETS.values()), *RETRIEVALS)}
+PROBES: dict[str, Probe] = {probe.name: probe for probe in (*MADE, *LABELLED, *RETRIEVALS)}
 
 
 def with_examples(names: Iterable[str], data: Data) -> Iterator[tuple[Probe, Parts]]:

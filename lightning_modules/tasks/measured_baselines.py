@@ -1,6 +1,6 @@
 """Scores of a task without a network: majority class, TF-IDF + logistic regression and the like, cached."""
 
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 from lightning_modules import cached
@@ -25,13 +25,7 @@ def baselines(name: str, share: float | None = None) -> dict[str, dict[str, floa
         share: That of the training examples that is scored in place of the dev examples; the baselines learn from the
             rest.
     """
-
-    def measure() -> dict[str, dict[str, float]]:
-        task, train, dev = task_named(name), examples(name, "train", share), examples(name, "dev", share)
-        answers = task.shape.baselines(train, dev)
-        return {name: task.score(values, dev).metrics for name, values in answers.items()}
-
-    return cached.kept_json(_place(name, share), measure)
+    return _scored(name, share, lambda: examples(name, "train", share))
 
 
 def with_same_labels(name: str, share: float | None, count: int | None, seed: int) -> dict[str, dict[str, float]]:
@@ -49,14 +43,8 @@ def with_same_labels(name: str, share: float | None, count: int | None, seed: in
     train = drawn(name, share, count, seed)
     if len(train) == len(examples(name, "train", share)):
         return {}
-
-    def measure() -> dict[str, dict[str, float]]:
-        task, dev = task_named(name), examples(name, "dev", share)
-        answers = task.shape.baselines(train, dev)
-        answers.pop("majority", None)
-        return {name: task.score(values, dev).metrics for name, values in answers.items()}
-
-    return cached.kept_json(_place(name, share, "labels", count, seed), measure)
+    few = _scored(name, share, lambda: train, "labels", count, seed)
+    return {method: metrics for method, metrics in few.items() if method != "majority"}
 
 
 def references(name: str, share: float | None, count: int | None, seed: int) -> dict[str, float]:
@@ -93,9 +81,17 @@ def described(name: str, examples: str, share: float | None, count: int | None, 
     ]
 
 
-def _place(name: str, share: float | None, *few: str | int | None) -> Path:
-    """Where the scores are cached; rows may get metrics later."""
+def _scored(
+    name: str, share: float | None, train: Callable[[], Any], *few: str | int | None
+) -> dict[str, dict[str, float]]:
+    """The metrics of all methods, from the cache or measured now; rows may get metrics later."""
     task, part = task_named(name), [] if share is None else [share, DIVISION]
     version = [task.shape.methods_version] if task.shape.methods_version else []
     key = [fingerprint(name), sorted(task.metrics), _RECIPE, *version, *part, *few]
-    return cache() / "task-baselines" / f"{identity(key)[:24]}.json"
+
+    def measure() -> dict[str, dict[str, float]]:
+        dev = examples(name, "dev", share)
+        answers = task.shape.baselines(train(), dev)
+        return {method: task.score(values, dev).metrics for method, values in answers.items()}
+
+    return cached.kept_json(cache() / "task-baselines" / f"{identity(key)[:24]}.json", measure)

@@ -12,41 +12,31 @@ import hashlib
 import inspect
 import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any, cast
 
 from lightning_modules import cached, pins
 from lightning_modules.config import ConfigError, canonical, identity
 from lightning_modules.files import version
+from lightning_modules.pins import ROW, Part, Parts, restored, stored
 from lightning_modules.places import cache, note_elsewhere
 from lightning_modules.tasks import readers, shapes
 from lightning_modules.tasks.shapes.shape import Examples
 from lightning_modules.tasks.table import task_named
 from lightning_modules.tasks.task import SPLITS, Split, Task
 
-_ROW = "row"  # the definition, in the entry of a task
+
+def part_of(examples: Examples) -> Part:
+    """The fingerprint of some examples: texts, labels and their order."""
+    digest = hashlib.sha256(json.dumps(examples.items_for_pin()).encode()).hexdigest()
+    return Part(digest, examples=len(examples), words=examples.words())
 
 
-@dataclass(frozen=True)
-class Part:
-    """The digest and the size of one split."""
-
-    sha256: str
-    examples: int
-    words: int
-
-    @classmethod
-    def of(cls, examples: Examples) -> "Part":
-        """The fingerprint of some examples: texts, labels and their order."""
-        digest = hashlib.sha256(json.dumps(examples.items_for_pin()).encode()).hexdigest()
-        return cls(digest, len(examples), examples.words())
-
-
-def measured(task: Task) -> dict[str, Part]:
+def measured(task: Task) -> Parts:
     """Reads a task and returns the fingerprints of its two splits."""
-    return {split: Part.of(task.examples(split)) for split in SPLITS}
+    return {split: part_of(task.examples(split)) for split in SPLITS}
 
 
 def definition(task: Task) -> dict[str, Any]:
@@ -134,36 +124,14 @@ _read: dict[int, tuple[Task, list[list[str | int]], dict[str, Part]]] = {}
 _latest: dict[Split, tuple[Task, list[list[str | int]] | None, Part, Examples]] = {}
 
 
-@dataclass(frozen=True)
-class Pins:
-    """The pins of a table of tasks.
+class Pins(pins.Pins):
+    """The pins of a table of tasks."""
 
-    Attributes:
-        kind: What ``python -m lightning_modules.pin`` calls one of the table.
-        named: Returns the task of a name; raises ConfigError for an unknown one.
-    """
-
-    kind: str
-    path: Path
-    named: Callable[[str], Task]
-
-    def pinned(self) -> dict[str, dict[str, Part]]:
-        """The committed pins: task -> split -> fingerprint."""
-        entries = pins.read(self.path).items()
-        return {
-            name: {split: Part(**entry[split]) for split in SPLITS} for name, entry in entries if SPLITS[0] in entry
-        }
-
-    def entry(self, name: str) -> dict[str, dict[str, Any]]:
-        """Reads a task and returns its pin, with the definition that its pin has, if any."""
-        parts = {split: asdict(part) for split, part in measured(self.named(name)).items()}
-        return pins.read(self.path).get(name, {}) | parts
-
-    def expected(self, name: str) -> dict[str, Part]:
+    def expected(self, name: str) -> Parts:
         """The fingerprints of a task's splits: its pins, or, for a task without a pin, measured and cached."""
         return self.pinned().get(name) or self.found(self.named(name))
 
-    def found(self, task: Task) -> dict[str, Part]:
+    def found(self, task: Task) -> Parts:
         """The fingerprints of a task's splits as its data are now, kept while what they follow from is the same.
 
         Files in the cache are of rows whose reader and shape are this package's. A reader of one's own may read
@@ -175,12 +143,15 @@ class Pins:
         if task.origin is None:
             return measured(task)
         if kept:
-            found = cached.kept_json(kept, lambda: {split: asdict(part) for split, part in measured(task).items()})
-            return {split: Part(**part) for split, part in found.items()}
+            return restored(cached.kept_json(kept, lambda: stored(measured(task))))
         known = _read.get(id(task))
         if known is None or known[1] != _versions(task):
             known = _read[id(task)] = (task, _versions(task), measured(task))
         return known[2]
+
+    def _row(self, name: str) -> Any:
+        """The definition that the pin of a task has."""
+        return self.entries().get(name, {}).get(ROW)
 
     def _forget(self, task: Task) -> None:
         """Forgets what `found` keeps of a task."""
@@ -198,7 +169,7 @@ class Pins:
     def _kept(self, task: Task) -> Path | None:
         """Where the fingerprint of a task is cached; None where only reading shows whether its examples changed."""
         reader: Any = task.rows
-        is_known = definition(task) == pins.read(self.path).get(task.name, {}).get(_ROW)
+        is_known = definition(task) == self._row(task.name)
         ours = zip((type(reader), type(task.shape)), (readers, shapes), strict=True)
         if not is_known and not all(kind.__module__.startswith(f"{package.__name__}.") for kind, package in ours):
             return None
@@ -217,7 +188,7 @@ class Pins:
         """
         row = definition(self.named(name))
         examples = {split: part.sha256 for split, part in self.expected(name).items()}
-        return identity(examples if row == pins.read(self.path).get(name, {}).get(_ROW) else {**examples, _ROW: row})
+        return identity(examples if row == self._row(name) else {**examples, ROW: row})
 
     def checked(self, name: str, split: Split) -> Examples:
         """The examples of a split, checked against their pin; of the latest task once, while its files stay the same.
@@ -231,11 +202,11 @@ class Pins:
         if state is not None and (known := _latest.get(split)) and known[0] is task and known[1:3] == (state, before):
             return known[3]
         examples = task.examples(split)
-        actual = Part.of(examples)
+        actual = part_of(examples)
         planned, advice = "planned", "They changed after the run was planned: plan it again"
         if name in self.pinned():
             planned, advice = "pinned", "Scores on another version of the data set do not compare with those recorded."
-            advice += f" To pin these examples: python -m lightning_modules.pin {self.kind} {name}"
+            advice += f" To pin these examples: {self.how(name)}"
         elif actual != before:
             self._forget(task)
         pins.compare(f"the examples of '{name}' ({split})", actual, before, advice, planned)
@@ -243,6 +214,6 @@ class Pins:
         return examples
 
 
-TASK_PINS = Pins("task", Path(__file__).with_name("pins.json"), task_named)
+TASK_PINS = Pins("task", Path(__file__).with_name("pins.json"), task_named, measured)
 expected, found, at_hand = TASK_PINS.expected, TASK_PINS.found, TASK_PINS.at_hand
 fingerprint, checked = TASK_PINS.fingerprint, TASK_PINS.checked

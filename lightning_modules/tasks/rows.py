@@ -110,7 +110,7 @@ class Row(Settings):
         apart = bool(self.dev) or (hub is not None and "dev" in splits)
         split = "a dev part of its own" if apart else f"{self.held_out * 100:g} % of the texts are held out"
         return Task(
-            name=name, title=self.title, source=self.source, shape=shape, metrics=self.metrics or shape.usual,
+            name=name, title=self.title, source=self.source, shape=shape, metrics=self.metrics,
             rows=reader, licence=self.licence, own_split=f"own data; {split}", settings=self.settings,
             languages=self.languages,  # pyright: ignore[reportArgumentType]
         )  # fmt: skip

@@ -4,8 +4,9 @@ import pkgutil
 from collections.abc import Iterable
 
 from lightning_modules import plugins
-from lightning_modules.config import ConfigError, did_you_mean
+from lightning_modules.config import ConfigError
 from lightning_modules.places import study
+from lightning_modules.problems import entry_of
 from lightning_modules.tasks import datasets, rows
 from lightning_modules.tasks.task import Task
 
@@ -56,6 +57,4 @@ def task_named(name: str) -> Task:
     Raises:
         ConfigError: For an unknown name, with the nearest valid one.
     """
-    if name not in TASKS:
-        raise ConfigError([f"there is no task '{name}'.{did_you_mean(name, TASKS)}"])
-    return TASKS[name]
+    return entry_of(TASKS, name, "task")

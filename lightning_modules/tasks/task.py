@@ -21,7 +21,7 @@ class Task:
         title: Published name and question, in one line.
         source: Publication.
         shape: Form of its examples and answers.
-        metrics: Metrics of the shape, the one that papers report first.
+        metrics: Metrics of the shape, the one that papers report first; by default the usual ones.
         rows: Split -> examples as in the source, always in the same order.
         licence: Terms of use, in a few words.
         own_split: How its splits differ from the official ones, which makes scores incomparable with published ones;
@@ -40,8 +40,8 @@ class Task:
     title: str
     source: str
     shape: Shape
-    metrics: tuple[str, ...]
-    rows: Callable[[Split], Iterator[Any]]
+    metrics: tuple[str, ...] = ()
+    rows: Callable[[Split], Iterator[Any]] = lambda split: iter(())
     licence: str = ""
     own_split: str = ""
     official: tuple[int, int] | None = None
@@ -50,8 +50,7 @@ class Task:
     languages: tuple[str, str] | tuple[()] = ()
 
     def __post_init__(self) -> None:
-        if not self.metrics:
-            raise ConfigError([f"'{self.name}' has no metric: leave `metrics` out, or name one"])
+        object.__setattr__(self, "metrics", self.metrics or self.shape.usual)
         if unknown := [metric for metric in self.metrics if metric not in self.shape.measures]:
             of_all, count = self.shape.of_all, len(self.shape.labels)
             of = " of numbers" if self.shape.numbers else f" of {count} labels" * bool(count)

@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,7 +17,6 @@ from lightning_modules.draws import Draws
 from lightning_modules.zero_shot import stretches
 from lightning_modules.zero_shot.function_words import is_content, words_of
 from lightning_modules.zero_shot.options import Choice, Options
-from lightning_modules.zero_shot.settings import RuleName
 from lightning_modules.zero_shot.task import Asking, OfRun
 
 _RECIPE = 1  # raise when the same text would give other questions
@@ -32,19 +30,17 @@ _TOKENS = 300.0  # of a question with an option, the estimate of plans
 class Cloze(OfRun, Options):
     """Words left out of held-out text."""
 
-    name: str
-    title: str
     source: str = "made from the held-out text of a run, after Hill et al. 2016, The Goldilocks Principle"
-    recipe: ClassVar[tuple[Any, ...]] = (_RECIPE, stretches.RECIPE, stretches.MOST, _OPTIONS)
+    recipe = (_RECIPE, stretches.RECIPE, stretches.MOST, _OPTIONS)
     own_split: str = "made from the run's own held-out text"
 
-    metrics: ClassVar[dict[str, str]] = {"accuracy": Options.metrics["accuracy"]}
-    methods: ClassVar[dict[str, str]] = {
+    metrics = {"accuracy": Options.metrics["accuracy"]}
+    methods = {
         "chance": "chance",
         "majority": "majority class",
         "frequent": "most frequent option of the passage",
     }
-    rule: ClassVar[RuleName] = "sum"
+    rule = "sum"
 
     def size(self) -> tuple[int, int, float]:
         return stretches.MOST, _OPTIONS, _TOKENS

@@ -6,9 +6,10 @@ called acceptable if its tokens are probable on average, above a threshold from 
 """
 
 import functools
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,7 @@ _THRESHOLDS = 4000  # training examples that a threshold is chosen on
 _MOST_AFTER = 40  # words after a pronoun that are scored
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OfTask(ZeroShot):
     """A task that asks the examples of a labelled data set.
 
@@ -43,13 +44,8 @@ class OfTask(ZeroShot):
         splits: Its parts that are evaluated.
     """
 
-    name: str
-    title: str
-    source: str
     task: str
     splits: tuple[Split, ...] = ("dev",)
-    own_split: str = ""
-    licence: str = ""
 
     @property
     def origin(self) -> Origin | None:
@@ -77,8 +73,22 @@ class OfTask(ZeroShot):
         return {name: found["accuracy"] for name, found in baselines(self.task).items() if name in self.methods}
 
 
-@dataclass(frozen=True)
-class Verbalised(OfTask, Options):
+class OptionsOfTask(OfTask, Options):
+    """What tasks share that ask the examples of a data set as questions with options."""
+
+    def questions(self, asking: Asking) -> list[Choice]:
+        return [choice for split in self.splits for choice in self._of(split)]
+
+    def simple(self, questions: Sequence[Choice]) -> dict[str, float]:
+        """Also the methods of the data set, which learn from all training labels."""
+        return {**super().simple(questions), **self.without_network(len(questions))}
+
+    @abstractmethod
+    def _of(self, split: Split) -> list[Choice]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verbalised(OptionsOfTask):
     """Texts whose class is predicted as one of some words after them.
 
     Attributes:
@@ -86,25 +96,18 @@ class Verbalised(OfTask, Options):
         hint: What is between a text and the word.
     """
 
-    words: tuple[str, ...] = ()
+    words: tuple[str, ...]
     hint: str = ""
 
-    methods: ClassVar[dict[str, str]] = {"majority": "majority class", "tfidf": "TF-IDF + logistic regression"}
-    reads: ClassVar[frozenset[str]] = frozenset({"examples", "rule", "shots", "shots_seed"})
+    methods = {"majority": "majority class", "tfidf": "TF-IDF + logistic regression"}
+    reads = frozenset({"examples", "rule", "shots", "shots_seed"})
 
     def size(self) -> tuple[int, int, float]:
         count, words = self.counted()
         return count, len(self.words), PIECES * words / count + 2
 
-    def questions(self, asking: Asking) -> list[Choice]:
-        return [choice for split in self.splits for choice in self._of(split)]
-
     def demonstrations(self) -> list[Choice]:
         return few(self._of("train"))
-
-    def simple(self, questions: Sequence[Choice]) -> dict[str, float]:
-        """Also the method that learns from all training labels."""
-        return {**super().simple(questions), **self.without_network(len(questions))}
 
     def _of(self, split: Split) -> list[Choice]:
         examples: TextExamples = _checked(self.task, split)
@@ -112,22 +115,15 @@ class Verbalised(OfTask, Options):
         return [Choice((text,), self.words, int(label)) for text, label in zip(texts, examples.labels, strict=True)]
 
 
-@dataclass(frozen=True)
-class Answered(OfTask, Options):
+class Answered(OptionsOfTask):
     """Questions with options. Of a question with a blank, the option fills it."""
 
-    methods: ClassVar[dict[str, str]] = {"majority": "majority class", "tfidf": "TF-IDF similarity"}
-
-    def simple(self, questions: Sequence[Choice]) -> dict[str, float]:
-        return {**super().simple(questions), **self.without_network(len(questions))}
+    methods = {"majority": "majority class", "tfidf": "TF-IDF similarity"}
 
     def size(self) -> tuple[int, int, float]:
         count, words = self.counted()
         options = task_named(self.task).shape.classes or task_named(self.task).shape.rows
         return count, options, PIECES * words / (count * options)
-
-    def questions(self, asking: Asking) -> list[Choice]:
-        return [choice for split in self.splits for choice in self._of(split)]
 
     def _of(self, split: Split) -> list[Choice]:
         examples: ChoiceExamples = _checked(self.task, split)
@@ -142,21 +138,20 @@ def _choice(context: str, question: str, options: Sequence[str], label: int) -> 
     return Choice((f"{context} {before}".strip(),), tuple(f"{option}{rest}" for option in options), label)
 
 
-@dataclass(frozen=True)
-class Substituted(OfTask, Options):
+class Substituted(OptionsOfTask):
     """Pronouns that refer to one of two names: each name takes its place, and the text after it is scored.
 
     Pronouns for neither are left out. The option is the text after the name, so that long names lose nothing.
     """
 
-    methods: ClassVar[dict[str, str]] = {"majority": "majority class", "nearest": "nearer name"}
+    methods = {"majority": "majority class", "nearest": "nearer name"}
 
     def size(self) -> tuple[int, int, float]:
         count, words = self.counted()
         return count, 2, PIECES * words / count
 
-    def questions(self, asking: Asking) -> list[Choice]:
-        return [choice for split in self.splits for choice in _substituted(_checked(self.task, split))]
+    def _of(self, split: Split) -> list[Choice]:
+        return _substituted(_checked(self.task, split))
 
 
 def _substituted(examples: MentionExamples) -> list[Choice]:
@@ -180,18 +175,17 @@ def _is_possessive(pronoun: str, rest: Sequence[str]) -> bool:
     return word in ("his", "hers") or (word == "her" and follows.isalpha() and follows not in FUNCTION_WORDS)
 
 
-@dataclass(frozen=True)
 class Threshold(OfTask):
     """Sentences that are called acceptable if their mean log-probability of a token is above a threshold.
 
     The threshold is the one with the highest correlation on training examples: one number is learnt from labels.
     """
 
-    metrics: ClassVar[dict[str, str]] = {
+    metrics = {
         "matthews": "Matthews correlation of answers and labels, -1 to 1",
         "auc": "area under the ROC curve of the mean log-probability",
     }
-    methods: ClassVar[dict[str, str]] = {"majority": "majority class", "unigram": "word frequencies"}
+    methods = {"majority": "majority class", "unigram": "word frequencies"}
 
     def positions(self, system: System, settings: Measurement) -> float:
         count, words = self.counted()

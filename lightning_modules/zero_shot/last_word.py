@@ -9,7 +9,6 @@ word and is not filtered out.
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from lightning_modules.system import System
 from lightning_modules.words import is_part
 from lightning_modules.zero_shot.function_words import FUNCTION_WORDS, is_content, words_of
 from lightning_modules.zero_shot.settings import Measurement
-from lightning_modules.zero_shot.sources import OfSource, Source
+from lightning_modules.zero_shot.sources import OfSource
 from lightning_modules.zero_shot.task import PIECES, Asking, Found, share
 
 _RECIPE = 1  # raise when the same texts would be presented otherwise
@@ -35,24 +34,18 @@ class LastWord(OfSource):
         own: Passages with their last words.
     """
 
-    name: str
-    title: str
-    source: str
-    own: Source
-    licence: str = ""
-
-    metrics: ClassVar[dict[str, str]] = {
+    metrics = {
         "accuracy": "share of last words of which every token is the most probable one",
         "filtered_accuracy": "the same where the first token may be no whole function word, 0 to 1",
         "loss": "mean of minus the log-probability of a last word, nats per word",
         "cut": "share of passages of which the model reads the last part only",
     }
-    methods: ClassVar[dict[str, str]] = {
+    methods = {
         "majority": "majority class",
         "frequent": "most frequent content word of the passage",
     }
-    recipe: ClassVar[tuple[Any, ...]] = (_RECIPE,)
-    recipes: ClassVar[dict[str, int]] = {"byte_bpe": 2, "unigram": 2}  # which may cut a space or a letter off a word
+    recipe = (_RECIPE,)
+    recipes = {"byte_bpe": 2, "unigram": 2}  # which may cut a space or a letter off a word
 
     def positions(self, system: System, settings: Measurement) -> float:
         pin = self.own.pin()

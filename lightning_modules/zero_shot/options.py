@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from lightning_modules.data.baselines.two_way import Answers
 from lightning_modules.draws import permutation
 from lightning_modules.generation.scoring import SCORES, scored
 from lightning_modules.system import System
-from lightning_modules.zero_shot.settings import Measurement, RuleName
+from lightning_modules.zero_shot.settings import Measurement
 from lightning_modules.zero_shot.task import Asking, Found, ZeroShot, share
 
 _MOST_DEMONSTRATIONS = 512  # training examples that shots are drawn from
@@ -55,13 +55,13 @@ class Choice(NamedTuple):
 class Options(ZeroShot):
     """A task of questions with options."""
 
-    metrics: ClassVar[dict[str, str]] = {
+    metrics = {
         "accuracy": "share of questions whose right option is the most probable one",
         "auc": "area under the ROC curve of one option's score against the other's, for questions with two options",
     }
-    methods: ClassVar[dict[str, str]] = {"majority": "majority class"}
-    reads: ClassVar[frozenset[str]] = frozenset({"examples", "rule"})
-    rule: ClassVar[RuleName] = "mean"
+    methods = {"majority": "majority class"}
+    reads = frozenset({"examples", "rule"})
+    rule = "mean"
 
     @abstractmethod
     def questions(self, asking: Asking) -> list[Choice]:

@@ -9,7 +9,7 @@ source holds, and one with unknown tokens predicts these cheaply: compare models
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from lightning_modules.system import System
 from lightning_modules.zero_shot import stretches
 from lightning_modules.zero_shot.detokenise import natural
 from lightning_modules.zero_shot.settings import Measurement
-from lightning_modules.zero_shot.sources import OfSource, Source
+from lightning_modules.zero_shot.sources import OfSource
 from lightning_modules.zero_shot.task import PIECES, SAME_TOKENS, Asking, Found, OfRun, ZeroShot, share
 
 _RECIPE = 1  # raise when the same texts would be presented otherwise
@@ -50,18 +50,18 @@ class Text(NamedTuple):
 class RunningText(ZeroShot):
     """Text that is read from its beginning."""
 
-    metrics: ClassVar[dict[str, str]] = {
+    metrics = {
         "nats_per_byte": "minus the log-probability of the text over its bytes in the source, nats per byte",
         "word_loss": "minus the log-probability of the text over its words in the source, nats per word",
         "perplexity": "exp of the loss of a word: the perplexity by words of the source",
         "unknown": "share of the model's tokens that are unknown words to it",
     }
-    methods: ClassVar[dict[str, str]] = {
+    methods = {
         "unigram": "word frequencies",
         "bigram": "bigram baseline",
     }
-    reads: ClassVar[frozenset[str]] = frozenset({"examples", "stride"})
-    better: ClassVar[str] = "lower"
+    reads = frozenset({"examples", "stride"})
+    better = "lower"
 
     @abstractmethod
     def texts(self, data: Data | None, most: int | None) -> list[Text]:
@@ -115,13 +115,7 @@ class WikiText(RunningText, OfSource):
         own: The articles in WikiText's tokens.
     """
 
-    name: str
-    title: str
-    source: str
-    own: Source
-    licence: str = ""
-
-    recipe: ClassVar[tuple[Any, ...]] = (_RECIPE,)
+    recipe = (_RECIPE,)
 
     def positions(self, system: System, settings: Measurement) -> float:
         pin = self.own.pin()
@@ -142,11 +136,9 @@ class WikiTextWords(WikiText):
     nats of a word are those of its pieces.
     """
 
-    metrics: ClassVar[dict[str, str]] = {
-        name: RunningText.metrics[name] for name in ("word_loss", "perplexity", "nats_per_byte", "unknown")
-    }
-    methods: ClassVar[dict[str, str]] = {"kneser_ney": f"Kneser-Ney {_ORDER}-grams"}
-    recipe: ClassVar[tuple[Any, ...]] = (_RECIPE, _ORDER)
+    metrics = {name: RunningText.metrics[name] for name in ("word_loss", "perplexity", "nats_per_byte", "unknown")}
+    methods = {"kneser_ney": f"Kneser-Ney {_ORDER}-grams"}
+    recipe = (_RECIPE, _ORDER)
 
     def ask(self, asking: Asking) -> Found:
         texts = self.texts(asking.data, asking.settings.examples)
@@ -177,10 +169,8 @@ def _counted(asking: Asking, data: Data, rows: Sequence[Sequence[int]]) -> list[
 class HeldOutText(OfRun, RunningText):
     """Stretches of the held-out text of the corpora that a model learned from, the same for every tokenizer."""
 
-    name: str
-    title: str
     source: str = "held-out text of the corpora of a run"
-    recipe: ClassVar[tuple[Any, ...]] = (_RECIPE, stretches.RECIPE, stretches.MOST)
+    recipe = (_RECIPE, stretches.RECIPE, stretches.MOST)
     own_split: str = "stretches of the run's own held-out text"
 
     def positions(self, system: System, settings: Measurement) -> float:

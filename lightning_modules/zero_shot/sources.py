@@ -8,35 +8,19 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from lightning_modules import pins
 from lightning_modules.config import ConfigError, identity
 from lightning_modules.data.corpora.sources import Origin
 from lightning_modules.files import read, version
+from lightning_modules.pins import Part, Parts, Pins, compare
 from lightning_modules.tasks.reading.lines import Fault, json_object, made, numbered
 from lightning_modules.zero_shot.task import ZeroShot
 
-PINS = Path(__file__).with_name("pins.json")
 _WITHOUT = "The zero-shot tasks 'cloze' and 'heldout_text' need no data of their own."
 _TITLE = re.compile(r" = [^=].* = \n")  # the line with the title of an article
-
-
-@dataclass(frozen=True)
-class Pin:
-    """The digest and the size of some texts."""
-
-    sha256: str
-    texts: int
-    words: int
-
-    @classmethod
-    def of(cls, texts: list[str]) -> "Pin":
-        """The pin of texts."""
-        digest = hashlib.sha256(json.dumps(texts).encode()).hexdigest()
-        return cls(digest, len(texts), sum(len(text.split()) for text in texts))
 
 
 @dataclass(frozen=True)
@@ -62,11 +46,12 @@ class Source:
         (path,) = self.origin.needed("test")
         return _checked(self.name, path, version(path))
 
-    def pin(self) -> Pin:
+    def pin(self) -> Part:
         """The committed pin."""
-        return Pin(**pins.read(PINS)[self.name])
+        return PINS.pinned()[self.name]["test"]
 
 
+@dataclass(frozen=True, kw_only=True)
 class OfSource(ZeroShot):
     """What tasks share that are on the texts of a source; its pin is part of the project."""
 
@@ -88,8 +73,8 @@ class OfSource(ZeroShot):
 def _checked(name: str, path: Path, state: tuple[int, int, int]) -> list[str]:
     source = SOURCES[name]
     texts = source.read(path)
-    advice = f"Scores on another version do not compare. To pin these: python -m lightning_modules.pin text {name}"
-    pins.compare(f"the texts of '{name}'", Pin.of(texts), source.pin(), advice)
+    advice = f"Scores on another version do not compare. To pin these: {PINS.how(name)}"
+    compare(f"the texts of '{name}'", of(texts), source.pin(), advice)
     return texts
 
 
@@ -129,7 +114,15 @@ WIKITEXT_2 = Source(
 SOURCES = {source.name: source for source in (LAMBADA, WIKITEXT_2)}
 
 
-def entry(name: str) -> dict[str, Any]:
-    """Reads the texts of a name and returns their pin."""
-    (path,) = SOURCES[name].origin.needed("test")
-    return asdict(Pin.of(SOURCES[name].read(path)))
+def of(texts: list[str]) -> Part:
+    """The fingerprint of texts."""
+    digest = hashlib.sha256(json.dumps(texts).encode()).hexdigest()
+    return Part(digest, texts=len(texts), words=sum(len(text.split()) for text in texts))
+
+
+def _measured(source: Source) -> Parts:
+    (path,) = source.origin.needed("test")
+    return {"test": of(source.read(path))}
+
+
+PINS = Pins("text", Path(__file__).with_name("pins.json"), SOURCES.__getitem__, _measured)

@@ -10,7 +10,7 @@ much.
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,19 +34,17 @@ _WINDOWS = 4  # that are read again in a turn
 class ReadingSpeed(OfRun):
     """Reading one row of a run's held-out stream in two ways."""
 
-    name: str
-    title: str
     source: str = "Dai et al. 2019, Table 9"
-    metrics: ClassVar[dict[str, str]] = {
+    metrics = {
         "loss": "mean loss of the tokens that are read with a memory, nats",
         "speed_up": "tokens predicted per second with a memory over those with a window read again for each",
         "cached_tokens_per_second": "tokens predicted per second with a memory (on a CPU, of processor time)",
         "recomputed_tokens_per_second": "the same without one, each token from a window of its own",
     }
-    reads: ClassVar[frozenset[str]] = frozenset({"memory_length"})
-    better: ClassVar[str] = "lower"
-    of_weights: ClassVar[bool] = False
-    recipe: ClassVar[tuple[Any, ...]] = (_RECIPE,)
+    reads = frozenset({"memory_length"})
+    better = "lower"
+    of_weights = False
+    recipe = (_RECIPE,)
     own_split: str = "the beginning of the run's own held-out stream"
 
     def text(self, system: System, settings: Measurement) -> Any:

@@ -10,7 +10,7 @@ section 5). The order is drawn once for each token, the same for all models; end
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,16 +40,14 @@ _SEED = 0  # all runs read the same orders
 class ReadStream(OfRun):
     """The held-out stream of a run."""
 
-    name: str
-    title: str
     source: str = "held-out text of the corpora of a run"
-    metrics: ClassVar[dict[str, str]] = {
+    metrics = {
         "loss": "mean loss of next tokens, nats",
         "accuracy": "share of next tokens that are the most probable one",
     }
-    reads: ClassVar[frozenset[str]] = frozenset({"examples", "lead", "memory_from", *_SHUFFLED, *_OF_EVALUATION})
-    better: ClassVar[str] = "lower"
-    recipe: ClassVar[tuple[Any, ...]] = (_RECIPE,)
+    reads = frozenset({"examples", "lead", "memory_from", *_SHUFFLED, *_OF_EVALUATION})
+    better = "lower"
+    recipe = (_RECIPE,)
     own_split: str = "rows of the run's own held-out stream"
 
     def text(self, system: System, settings: Measurement) -> Any:

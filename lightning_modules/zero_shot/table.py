@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lightning_modules.config import ConfigError, did_you_mean
+from lightning_modules.problems import entry_of
 from lightning_modules.tasks import TASKS
 from lightning_modules.zero_shot.cloze import Cloze
 from lightning_modules.zero_shot.labelled import Answered, Substituted, Threshold, Verbalised
@@ -25,21 +25,21 @@ _ROWS: tuple[ZeroShot, ...] = (
         "lambada",
         "LAMBADA: what is the last word of the passage?",
         "Paperno et al. 2016, The LAMBADA dataset",
-        LAMBADA,
+        own=LAMBADA,
         licence="CC BY 4.0",
     ),
     WikiText(
         "wikitext2",
         "WikiText-2: how probable is its test set, as natural text?",
         "Merity et al. 2017, Pointer Sentinel Mixture Models",
-        WIKITEXT_2,
+        own=WIKITEXT_2,
         licence="CC BY-SA 3.0",
     ),
     WikiTextWords(
         "wikitext2_words",
         "WikiText-2 by words: how probable is a word of its test set?",
         "Merity et al. 2017, Pointer Sentinel Mixture Models",
-        WIKITEXT_2,
+        own=WIKITEXT_2,
         licence="CC BY-SA 3.0",
     ),
     HeldOutText("heldout_text", "Held-out text: how probable is it?"),
@@ -78,6 +78,4 @@ def zero_shot_named(name: str) -> ZeroShot:
     Raises:
         ConfigError: For an unknown name, with the nearest valid one.
     """
-    if name not in ZERO_SHOT:
-        raise ConfigError([f"there is no zero-shot task '{name}'.{did_you_mean(name, ZERO_SHOT)}"])
-    return ZERO_SHOT[name]
+    return entry_of(ZERO_SHOT, name, "zero-shot task")

@@ -97,6 +97,7 @@ class Found:
     documents: np.ndarray | None = None
 
 
+@dataclass(frozen=True)
 class ZeroShot(ABC):
     """A task that a language model is evaluated on without training. Tasks are frozen dataclasses.
 
@@ -118,7 +119,9 @@ class ZeroShot(ABC):
 
     name: str
     title: str
-    source: str
+    source: str = ""
+    licence: str = ""
+    own_split: str = ""
     metrics: ClassVar[dict[str, str]]
     methods: ClassVar[dict[str, str]] = {}
     reads: ClassVar[frozenset[str]] = frozenset({"examples"})
@@ -126,8 +129,6 @@ class ZeroShot(ABC):
     better: ClassVar[str] = "higher"
     of_run: ClassVar[bool] = False
     of_weights: ClassVar[bool] = True
-    own_split: str = ""
-    licence: str = ""
 
     @property
     def main(self) -> str:
@@ -210,7 +211,7 @@ def share(settings: Measurement, examples: int) -> float:
 class OfRun(ZeroShot):
     """What tasks share that are made from the text of a run: they have no data of their own, and nothing is pinned."""
 
-    of_run: ClassVar[bool] = True
+    of_run = True
     recipe: ClassVar[tuple[Any, ...]]  # how the text is made into what is predicted. Another one gives other scores
 
     def fingerprint(self) -> str:

@@ -56,7 +56,7 @@ ROWS = {
     "lightning_modules/finetuning/features.py: Kept.rows": _DIGEST,
     "lightning_modules/interop/folder.py: tensors": _CHECKED,
     "lightning_modules/interop/own_tokenizer.py: write_tokenizer": _DIGEST,
-    "lightning_modules/pins.py: read": _OWN,
+    "lightning_modules/pins.py: Pins.entries": _OWN,
     "lightning_modules/places.py: checkout": _OWN,
     "lightning_modules/plugins.py: listing": "a module that is to be imported",
     "lightning_modules/plugins.py: modules": "settings of the study, which may run any module of it",

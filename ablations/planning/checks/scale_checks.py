@@ -13,6 +13,7 @@ from ablations.planning.shapes import keyed, shaped
 from ablations.schema.grid import AFTERWARDS, FINETUNING, MEASURING
 from ablations.schema.scale import ScaleFile
 from lightning_modules.config import ConfigError, did_you_mean
+from lightning_modules.problems import entry_of
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import TASKS
@@ -43,10 +44,7 @@ def checked(name: str) -> tuple[ScaleFile, ...]:
 
 def _read(name: str) -> tuple[ScaleFile, Document]:
     """The file of a scale, its values unchecked."""
-    files = available()
-    if name not in files:
-        raise ConfigError([f"there is no scale '{name}'.{did_you_mean(name, files)}"])
-    document = strict_yaml.load(files[name])
+    document = strict_yaml.load(entry_of(available(), name, "scale"))
     if not isinstance(document.data, dict):
         if not document.problems:
             document.complain((), "must be a mapping that starts with 'description:'")

@@ -12,32 +12,24 @@ from lightning_modules.data.pins import fingerprints
 from lightning_modules.data.settings import Data
 from lightning_modules.probing.made import order, words
 from lightning_modules.probing.made.sentences import Example, Sentence, kept_sentences
-from lightning_modules.probing.parts import Parts, TooFewExamples, kept
-from lightning_modules.tasks.shapes.texts import Row, Texts
+from lightning_modules.probing.parts import Parts, Probe, TooFewExamples, kept
+from lightning_modules.tasks.shapes.texts import Row
 
 TRAIN, TEST = 4_000, 20_000  # most examples; the standard error of a share of 20,000 is .35 points
 _LEAST = 20  # examples of a part
 _EVERY = 3  # every third document is for training, the others are for testing
-_TWO = Texts(labels=("0", "1"))
 _RECIPE = 1  # raise when the same text would give other examples
 
 
-@dataclass(frozen=True)
-class Made:
+@dataclass(frozen=True, kw_only=True)
+class Made(Probe):
     """A probe made by a rule: class 0 is text as it is or the first choice, class 1 the other.
 
     Attributes:
-        title: Its question, in a line.
         make: Sentences, most examples and name of the draw -> examples.
-        by_layer: Whether each layer that is read has a score of its own.
     """
 
-    name: str
-    title: str
     make: Callable[[Sequence[Sentence], int, str], list[Example]]
-    metric: str = "accuracy"
-    shape: Texts = _TWO
-    by_layer: bool = False
 
     def fingerprint(self) -> str:
         """The generation of the rule; the text has a fingerprint of its own."""
@@ -88,12 +80,12 @@ def _sentences(corpora: tuple[tuple[str, str], ...]) -> tuple[list[Sentence], li
 
 
 MADE = (
-    Made("word_order", "Word order: were two neighbouring words swapped?", order.word_order),
-    Made("far_order", "Far order: were two words exchanged that are apart?", order.far_order),
-    Made("coordination", "Coordination: were the parts around a conjunction exchanged?", order.coordination),
-    Made("distance", "Distance: is a word repeated at once, or four places away?", order.distance),
-    Made("agreement", "Agreement: has the verb the wrong number?", words.agreement),
-    Made("pronoun_case", "Case: has the pronoun the wrong case?", words.pronoun_case),
-    Made("odd_word", "Odd word: was a word exchanged for one of another sentence?", words.odd_word),
-    Made("word_class", "Word class: is the word a noun or a verb?", words.word_class, by_layer=True),
+    Made("word_order", "Word order: were two neighbouring words swapped?", make=order.word_order),
+    Made("far_order", "Far order: were two words exchanged that are apart?", make=order.far_order),
+    Made("coordination", "Coordination: were the parts around a conjunction exchanged?", make=order.coordination),
+    Made("distance", "Distance: is a word repeated at once, or four places away?", make=order.distance),
+    Made("agreement", "Agreement: has the verb the wrong number?", make=words.agreement),
+    Made("pronoun_case", "Case: has the pronoun the wrong case?", make=words.pronoun_case),
+    Made("odd_word", "Odd word: was a word exchanged for one of another sentence?", make=words.odd_word),
+    Made("word_class", "Word class: is the word a noun or a verb?", make=words.word_class, by_layer=True),
 )

@@ -48,7 +48,7 @@ def _question(warrant0: str, warrant1: str, label: str, reason: str, claim: str)
 
 def _task(name: str, title: str, shape: Choice, rows: Arguments, source: str, own_split: str = "") -> Task:
     official = None if own_split else (1210, 316)
-    return Task(name, title, source, shape, ("accuracy",), rows, "CC BY 4.0", own_split, official)
+    return Task(name, title, source, shape, (), rows, "CC BY 4.0", own_split, official)
 
 
 _OFFICIAL = Arguments(Origin("The data set ARCT", {"train": ("arct/train-full.txt",), "dev": ("arct/dev-full.txt",)}))

@@ -64,7 +64,6 @@ ROWS = (
         title="Bigram shift: are two neighbouring words of the sentence swapped?",
         source="after Conneau et al. 2018, What you can cram into a single vector, made from wikipedia-mini",
         shape=Texts(labels=("original", "swapped")),
-        metrics=("accuracy",),
         rows=rows,
         licence="CC BY-SA 3.0, like the Wikipedia articles it is made from",
         own_split="a sample of our own, whose sentences are not the paper's",

@@ -87,14 +87,12 @@ _CONLL = Columns(
 )
 _NAMES = ("PER", "ORG", "LOC", "MISC")
 _NAMED = "Tjong Kim Sang and De Meulder 2003, Introduction to the CoNLL-2003 Shared Task"
-_F1 = ("entity_f1", "precision", "recall", "accuracy")
 
 _CONLL2003 = Task(
     name="conll2003",
     title="CoNLL-2003: which words name persons, organisations, places and others, with the document around?",
     source=_NAMED,
     shape=Tagging(_NAMES, context=True),
-    metrics=_F1,
     rows=_CONLL,
     licence="Reuters text, for research by agreement with NIST",
     official=(14041, 3250),
@@ -113,7 +111,6 @@ ROWS = (
         title="WNUT-17: which words name new and rare things?",
         source="Derczynski et al. 2017, Results of the WNUT2017 Shared Task on Novel and Emerging Entity Recognition",
         shape=Tagging(("corporation", "creative-work", "group", "location", "person", "product")),
-        metrics=_F1,
         rows=Columns(
             Origin(
                 "The data set WNUT-17",

@@ -70,7 +70,6 @@ ROWS = (
         source="Roemmele et al. 2011, Choice of Plausible Alternatives, and Kavumba et al. 2019, When Choosing "
         "Plausible Alternatives, Clever Hans Can Be Clever",
         shape=Choice(options=2),
-        metrics=("accuracy",),
         rows=rows,
         files=_ORIGIN,
         licence="CC BY 4.0",

@@ -54,7 +54,6 @@ ROWS = (
         title="GAP: which of two names does the pronoun refer to, if either?",
         source="Webster et al. 2018, Mind the GAP: A Balanced Corpus of Gendered Ambiguous Pronouns",
         shape=Coreference(),
-        metrics=("f1", "masculine_f1", "feminine_f1", "accuracy"),
         rows=rows,
         files=_ORIGIN,
         licence="Apache-2.0",

@@ -117,7 +117,6 @@ _QNLI = Task(
     title="QNLI: does the sentence contain the answer to the question?",
     source=_SOURCE,
     shape=Texts(labels=_LABELS, pair=True),
-    metrics=("accuracy",),
     rows=OFFICIAL,
     licence="CC BY-SA 4.0",
     official=(104_743, 5_463),

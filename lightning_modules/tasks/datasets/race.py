@@ -72,7 +72,7 @@ def _number(letter: Any) -> int:
 _SIZES = {"race": (87_866, 4_887), "race_middle": (25_421, 1_436), "race_high": (62_445, 3_451)}
 
 
-def _task(name: str, title: str, levels: tuple[str, ...], metrics: tuple[str, ...]) -> Task:
+def _task(name: str, title: str, levels: tuple[str, ...], metrics: tuple[str, ...] = ()) -> Task:
     return Task(
         name=name,
         title=title,
@@ -93,6 +93,6 @@ ROWS = (
         ("middle", "high"),
         ("accuracy", "middle_accuracy", "high_accuracy"),
     ),
-    _task("race_middle", "RACE-M: which option answers a question for middle schools?", ("middle",), ("accuracy",)),
-    _task("race_high", "RACE-H: which option answers a question for high schools?", ("high",), ("accuracy",)),
+    _task("race_middle", "RACE-M: which option answers a question for middle schools?", ("middle",)),
+    _task("race_high", "RACE-H: which option answers a question for high schools?", ("high",)),
 )

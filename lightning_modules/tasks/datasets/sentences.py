@@ -15,7 +15,6 @@ _SNLI = Task(
     title="SNLI: does the caption entail the sentence, contradict it, or neither?",
     source="Bowman et al. 2015, A large annotated corpus for learning natural language inference",
     shape=Texts(labels=_NLI, pair=True),
-    metrics=("accuracy",),
     rows=Files(
         "snli", label="gold_label", first="sentence1", second="sentence2", identifier="pairID", within="",
         train="snli_1.0_train.txt", dev="snli_1.0_dev.txt", unlabelled=("-", "-1"),
@@ -43,7 +42,6 @@ ROWS = (
         title="SST-5: how positive is the sentence of a film review, in five steps?",
         source="Socher et al. 2013, Recursive Deep Models for Semantic Compositionality",
         shape=Texts(labels=("very negative", "negative", "neutral", "positive", "very positive")),
-        metrics=("accuracy",),
         rows=Files(
             "sst5", label=0, first=1, train="train.txt", dev="dev.txt", within="", hub=Hub("SetFit/sst5", None, "text")
         ),
@@ -55,7 +53,6 @@ ROWS = (
         title="IMDb: is the film review positive?",
         source="Maas et al. 2011, Learning Word Vectors for Sentiment Analysis",
         shape=Texts(labels=("negative", "positive")),
-        metrics=("accuracy",),
         # it has a test set in place of a dev set; published scores are on that test set, which is not used here
         rows=Held(
             Files("imdb", label="label", first="text", train="train.jsonl", within="",
@@ -70,7 +67,6 @@ ROWS = (
         title="IMDb, 5,000 test reviews: is the film review positive?",
         source="Maas et al. 2011, Learning Word Vectors for Sentiment Analysis",
         shape=Texts(labels=("negative", "positive"), tuned=True),
-        metrics=("accuracy",),
         rows=Sampled(
             Files("imdb", label="label", first="text", train="train.jsonl", dev="test.jsonl", within=""), count=5_000
         ),

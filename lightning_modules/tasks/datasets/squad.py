@@ -8,13 +8,14 @@ the official questions under their ids and are used when the official file is mi
 """
 
 import hashlib
-import json
 import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Self
+
+from pydantic import BaseModel, ValidationError, model_validator
 
 from lightning_modules.config import ConfigError
 from lightning_modules.data.corpora.sources import Hub, Origin, found
@@ -97,6 +98,39 @@ class Divided:
         return iter(placed(own_split(read(path), split), split, str(path)))
 
 
+class _Answer(BaseModel):
+    answer_start: int
+    text: str
+
+
+class _Asked(BaseModel):
+    id: str
+    question: str
+    answers: list[_Answer]
+    is_impossible: bool | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.is_impossible is not None and self.is_impossible == bool(self.answers):
+            has = "answers" if self.answers else "no answer"
+            raise ValueError(f"has {has}, but is_impossible is {str(self.is_impossible).lower()}")
+        return self
+
+
+class _Paragraph(BaseModel):
+    context: str
+    qas: list[_Asked]
+
+
+class _Article(BaseModel):
+    title: str
+    paragraphs: list[_Paragraph]
+
+
+class _Released(BaseModel):
+    data: list[_Article]
+
+
 def read(path: Path) -> list[tuple[str, Question]]:
     """The questions of a file in the official form, each with the title of its article.
 
@@ -104,68 +138,30 @@ def read(path: Path) -> list[tuple[str, Question]]:
         ConfigError: When it is not JSON (naming line and column) or malformed (naming the first dozen places).
     """
     try:
-        content = json.loads(read_text(path, encoding="utf-8-sig"))
-    except json.JSONDecodeError as error:
-        raise ConfigError(
-            [f"{path}, line {error.lineno}, column {error.colno}: not valid JSON ({error.msg})."]
-        ) from None
+        content = _Released.model_validate_json(read_text(path, encoding="utf-8-sig"), strict=True)
     except UnicodeDecodeError as error:
         raise ConfigError([f"{path} is not UTF-8 text (byte {error.start + 1})."]) from None
-    faults: list[str] = []
-    rows = list(_questions(content, faults))
-    if not rows and not faults:
-        faults.append("has no questions")
-    if faults:
-        raise refused([f"{path}: {fault}" for fault in faults], "places are wrong")
-    return rows
-
-
-def _questions(content: Any, faults: list[str]) -> Iterator[tuple[str, Question]]:
-    for a, article in _listed(content, "", "data", faults):
-        title = _value(article, a, "title", str, faults)
-        for p, paragraph in _listed(article, a, "paragraphs", faults):
-            context = _value(paragraph, p, "context", str, faults)
-            for q, item in _listed(paragraph, p, "qas", faults):
-                row = _question(item, q, context or "", faults)
-                if row:
-                    yield title or "", row
-
-
-def _question(item: Any, place: str, context: str, faults: list[str]) -> Question | None:
-    name, text = (_value(item, place, key, str, faults) for key in ("id", "question"))
-    answers = [
-        (_value(answer, a, "answer_start", int, faults), _value(answer, a, "text", str, faults))
-        for a, answer in _listed(item, place, "answers", faults)
+    except ValidationError as error:
+        faults = ((*map(str, fault["loc"]), fault["msg"]) for fault in error.errors(include_url=False))
+        wrong = [f"{path}: {'.'.join(place)}: {text}" for *place, text in faults]
+        raise refused(wrong, "places are wrong") from None
+    rows = [
+        (
+            article.title,
+            Question(
+                one.id,
+                one.question,
+                paragraph.context,
+                tuple((answer.answer_start, answer.text) for answer in one.answers),
+            ),
+        )
+        for article in content.data
+        for paragraph in article.paragraphs
+        for one in paragraph.qas
     ]
-    impossible = item.get("is_impossible", not answers) if isinstance(item, dict) else False
-    if impossible != (not answers):
-        which = "has answers" if answers else "has no answer"
-        faults.append(f"{place} {which}, but is_impossible is {json.dumps(impossible)}")
-    if name is None or text is None or any(None in answer for answer in answers):
-        return None
-    return Question(name, text, context, tuple(answers))
-
-
-def _listed(holder: Any, place: str, key: str, faults: list[str]) -> list[tuple[str, Any]]:
-    """The items of a list, each with its place such as ``data[0].paragraphs[3]``."""
-    inner = f"{place}.{key}" if place else key
-    return [(f"{inner}[{n}]", item) for n, item in enumerate(_value(holder, place, key, list, faults) or [])]
-
-
-def _value(holder: Any, place: str, key: str, kind: type, faults: list[str]) -> Any:
-    name = place or "the file"
-    if not isinstance(holder, dict):
-        fault = f"{name} is not an object"
-        if fault not in faults[-2:]:
-            faults.append(fault)
-    elif key not in holder:
-        faults.append(f"{name} has no {key}")
-    elif type(holder[key]) is not kind:
-        words = {str: "a string", int: "a whole number", list: "a list"}
-        faults.append(f"{name}: {key} is {json.dumps(holder[key])[:40]} instead of {words[kind]}")
-    else:
-        return holder[key]
-    return None
+    if not rows:
+        raise ConfigError([f"{path} has no questions."])
+    return rows
 
 
 def placed(rows: Iterator[Question], split: Split, source: str) -> list[Question]:
@@ -231,7 +227,6 @@ _SQUAD1 = Task(
     title="SQuAD 1.1: which words of the passage answer the question?",
     source=_SOURCE_1,
     shape=Spans(),
-    metrics=("f1", "exact_match"),
     rows=PUBLISHED,
     licence="CC BY-SA 4.0",
     official=(87_599, 10_570),
@@ -242,7 +237,6 @@ _SQUAD2 = Task(
     title="SQuAD 2.0: which words of the passage answer the question, if any do?",
     source=_SOURCE_2,
     shape=Spans(unanswerable=True),
-    metrics=Spans(unanswerable=True).usual,
     rows=Squad(
         "2.0", "rajpurkar/squad_v2", otherwise=nearest("squad2_own", "which divides the official dev set in two")
     ),

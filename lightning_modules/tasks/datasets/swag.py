@@ -44,7 +44,6 @@ ROWS = (
         title="SWAG: which of four endings comes next in the scene?",
         source="Zellers et al. 2018, SWAG: A Large-Scale Adversarial Dataset for Grounded Commonsense Inference",
         shape=Choice(options=4),
-        metrics=("accuracy",),
         rows=rows,
         files=_ORIGIN,
         licence="MIT",

@@ -20,7 +20,6 @@ def _in(language: str, spoken: str, dev: Files) -> Task:
         title=f"XNLI, {spoken}, after training in English: is the hypothesis entailed, contradicted, or neither?",
         source="Conneau et al. 2018, XNLI: Evaluating Cross-lingual Sentence Representations",
         shape=Texts(labels=_NLI, pair=True),
-        metrics=("accuracy",),
         rows=EachItsOwn(train=MNLI_OWN, dev=dev),
         licence="CC BY-NC 4.0, and the English pairs that of mnli_own",
         languages=("en", language),

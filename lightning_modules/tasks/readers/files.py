@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from lightning_modules.config import ConfigError
 from lightning_modules.data.corpora import sources
@@ -81,30 +82,40 @@ class Files:
             ConfigError: When the data are missing (the message says how to get them) or a file is malformed.
         """
         parts = self.parts if split == "dev" else ("",)
-        if paths := self.origin.find(split):
-            pairs = zip(paths, parts * len(paths), strict=False)
-            return chain.from_iterable(self._read(path, part) for path, part in pairs)
-        return self._from_hub(split, parts)
+        found = [(path, self._lines(path)) for path in self.origin.find(split)]
+        found = found or [(self.hub, self._hub_lines(rows)) for rows in self.origin.from_hub(split)]
+        pairs = zip(found, parts * len(found), strict=False)
+        return chain.from_iterable(self._read(source, lines, part) for (source, lines), part in pairs)
 
-    def _read(self, path: Path, part: str) -> Iterator[Row]:
-        texts = [self.first] if self.second is None else [self.first, self.second]
-        extra = [self.identifier] if self.identifier else []
-        is_json = path.suffix == ".jsonl"
-        keys = list(map(str, texts))
-        lines = objects(path, keys, str(self.label)) if is_json else table(path, [*texts, *extra, self.label])
-        seen: dict[str, int] = {}
-        for line in self._kept(path, lines):
-            place = f"{path}, line {line.number}"
+    def _lines(self, path: Path) -> Iterator[Line]:
+        texts = [self.first, *(() if self.second is None else (self.second,))]
+        if path.suffix == ".jsonl":
+            return objects(path, list(map(str, texts)), str(self.label))
+        return table(path, [*texts, *([self.identifier] if self.identifier else ()), self.label])
+
+    def _hub_lines(self, rows: Iterable[dict[str, Any]]) -> Iterator[Line]:
+        assert self.hub is not None
+        texts = [self.hub.first, *([self.hub.second] if self.hub.second else ())]
+        for number, row in enumerate(rows, 1):
+            if absent := [name for name in (*texts, self.hub.label) if name not in row]:
+                raise ConfigError([f"{self.hub} has no column {', '.join(absent)}. It has {', '.join(row)}."])
+            fields = [*(row[name] for name in texts), *([number] if self.identifier else ()), str(row[self.hub.label])]
+            yield Line(number, fields, "" if isinstance(fields[0], str) else "has no text")
+
+    def _read(self, source: object, lines: Iterable[Line], part: str) -> Iterator[Row]:
+        seen: dict[Any, int] = {}
+        for line in self._kept(source, lines):
+            place = f"{source}, {'row' if source is self.hub else 'line'} {line.number}"
             if line.fault:
                 yield Row("", None, "", part, place, line.fault)
                 continue
-            identifier = line.fields[len(texts)] if extra else str(line.number)
+            identifier = line.fields[-2] if self.identifier else line.number
             earlier = seen.setdefault(identifier, line.number)
             fault = f"repeats the {self.identifier} {identifier} of line {earlier}" if earlier != line.number else ""
             second = line.fields[1] if self.second is not None else None
             yield Row(line.fields[0], second, line.fields[-1], part, place, fault)
 
-    def _kept(self, path: Path, lines: Iterable[Line]) -> Iterator[Line]:
+    def _kept(self, source: object, lines: Iterable[Line]) -> Iterator[Line]:
         """The lines without those that may be skipped, which are counted and named after the file has been read."""
         broken, unlabelled = [], []
         for line in lines:
@@ -115,30 +126,12 @@ class Files:
             else:
                 yield line
         if len(broken) > self.broken:
-            raise refused([f"{path}, line {line.number}: {line.fault}" for line in broken], "lines are wrong")
+            raise refused([f"{source}, line {line.number}: {line.fault}" for line in broken], "lines are wrong")
         for skipped, why in ((broken, "with too few fields"), (unlabelled, "without a gold label")):
             if skipped:
                 shown = ", ".join(str(line.number) for line in skipped[:MOST_NAMED])
                 more = ", ..." if len(skipped) > MOST_NAMED else ""
-                _log.warning("%s: skipped %d lines %s: %s%s", path, len(skipped), why, shown, more)
-
-    def _from_hub(self, split: Split, parts: tuple[str, ...]) -> Iterator[Row]:
-        hub, skipped = self.hub, 0
-        if hub is None:
-            raise self.origin.absent(split)
-        for rows, part in zip(self.origin.from_hub(split), parts, strict=False):
-            for number, row in enumerate(rows, 1):
-                place, columns = f"{hub}, row {number}", [hub.first, hub.label, *([hub.second] if hub.second else [])]
-                if absent := [name for name in columns if name not in row]:
-                    raise ConfigError([f"{hub} has no column {', '.join(absent)}. It has {', '.join(row)}."])
-                if str(row[hub.label]) in self.unlabelled:
-                    skipped += 1
-                    continue
-                second = row[hub.second] if hub.second else None
-                fault = "" if isinstance(row[hub.first], str) else "has no text"
-                yield Row(row[hub.first] or "", second, str(row[hub.label]), part, place, fault)
-        if skipped:
-            _log.warning("%s: skipped %d rows without a gold label", hub, skipped)
+                _log.warning("%s: skipped %d lines %s: %s%s", source, len(skipped), why, shown, more)
 
 
 def _as_tuple(value: str | tuple[str, ...]) -> tuple[str, ...]:

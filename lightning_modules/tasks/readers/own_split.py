@@ -61,13 +61,11 @@ class EachItsOwn:
 
 
 @dataclass(frozen=True)
-class DevAndTest:
-    """Dev and test examples together to evaluate; training examples with the words of one of these are left out.
-
-    Words are compared by letters and digits, without case, those of a pair in either order.
+class _Selected:
+    """Reads some of the examples of a reader.
 
     Attributes:
-        reader: Reads the training examples, and the dev and test examples as one split.
+        reader: Reads training and dev examples.
     """
 
     reader: Files
@@ -76,6 +74,13 @@ class DevAndTest:
     def origin(self) -> Origin:
         """Where the files come from."""
         return self.reader.origin
+
+
+class DevAndTest(_Selected):
+    """Dev and test examples together to evaluate; training examples with the words of one of these are left out.
+
+    Words are compared by letters and digits, without case, those of a pair in either order.
+    """
 
     def __call__(self, split: Split) -> Iterator[Row]:
         """The examples of a split; malformed ones are in it, so that it reports them."""
@@ -87,19 +92,13 @@ class DevAndTest:
 
 
 @dataclass(frozen=True)
-class Sampled:
+class Sampled(_Selected):
     """A fixed sample of the dev examples, ordered by the digest of their first text.
 
     Examples with the words of a training example, or of one that is in the sample, are left out.
     """
 
-    reader: Files
     count: int
-
-    @property
-    def origin(self) -> Origin:
-        """Where the files come from."""
-        return self.reader.origin
 
     def __call__(self, split: Split) -> Iterator[Row]:
         """The examples of a split; malformed ones are in it, so that it reports them."""

@@ -3,6 +3,7 @@
 Layouts differ in their symbols alone, so all of them leave the same room for the texts, which are cut alike.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -10,7 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from lightning_modules.backbones.new_symbols import FIRST_NEW
-from lightning_modules.batch import Tokens
+from lightning_modules.batch import Example, Target, Tokens
 from lightning_modules.data.text.tokenizer import Vocabulary
 
 MARKS = 2  # symbols of a row of one text
@@ -101,3 +102,29 @@ class Segments:
         special[:, 0] = True
         tokens = Tokens.of(ids, special, real, rows, {"segment": (second & real).astype(np.int64)})
         return tokens.with_cls_last() if self.cls_last else tokens
+
+
+class Arranged(ABC):
+    """Items of one row each, or of several that are compared with each other.
+
+    Attributes:
+        rows: The rows of all items, one item after the other.
+        sizes: Positions of each row of each item, special tokens included ``[n k]``.
+    """
+
+    rows: Segments
+    sizes: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def batch(self, indices: np.ndarray) -> Example:
+        """The items with these numbers, padded to the longest row of them: ``[b t]``, b = items x rows."""
+        indices, each = np.asarray(indices, dtype=np.int64), self.sizes.shape[1]
+        example = Example.of(self.rows.tokens((indices[:, None] * each + np.arange(each)).ravel()))
+        example.targets.update(self.goals(indices, *example.inputs.ids.shape))
+        return example
+
+    @abstractmethod
+    def goals(self, indices: np.ndarray, rows: int, length: int) -> dict[str, Target]:
+        """What some items should predict, by name, in a batch of so many rows and positions."""

@@ -15,9 +15,9 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from lightning_modules.batch import Example, Target
+from lightning_modules.batch import Target
 from lightning_modules.data.text.tokenizer import Vocabulary
-from lightning_modules.tasks.reading.layout import LayoutName, Segments
+from lightning_modules.tasks.reading.layout import Arranged, LayoutName, Segments
 from lightning_modules.tasks.reading.passages import SpanExamples
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.reading.spelling import Spelling
@@ -26,7 +26,7 @@ START, END = "start", "end"  # the names of the targets
 _SPECIAL = 3  # positions of special tokens in a row
 
 
-class SpanInputs:
+class SpanInputs(Arranged):
     """The windows of a split, grouped by question.
 
     Args:
@@ -74,9 +74,6 @@ class SpanInputs:
         self.rows = Segments(pieces.ids, parts, vocabulary, layout)
         self.sizes = self.rows.lengths[:, None]
         self.nulls = self.rows.lengths - 1 if layout == "cls_last" else np.zeros(len(self.of), dtype=np.int64)
-
-    def __len__(self) -> int:
-        return len(self.of)
 
     @cached_property
     def answers(self) -> np.ndarray:
@@ -140,14 +137,9 @@ class SpanInputs:
         positions = np.stack([first, last], axis=1) - self.begins[:, None] + self.offsets[:, None]
         return np.where(inside[:, None], positions, self.nulls[:, None])
 
-    def batch(self, indices: np.ndarray) -> Example:
-        """The windows with these numbers as rows ``[b t]``, padded to the longest of them.
-
-        The targets ``start`` and ``end`` hold the right position of each row.
-        """
-        indices = np.asarray(indices, dtype=np.int64)
-        example = Example.of(self.rows.tokens(indices))
-        rows, length = example.inputs.ids.shape
-        for name, right in zip((START, END), torch.from_numpy(self.targets[indices].T.copy()), strict=True):
-            example.targets[name] = Target(torch.arange(rows) * length, right)
-        return example
+    def goals(self, indices: np.ndarray, rows: int, length: int) -> dict[str, Target]:
+        """The right position of each row for ``start`` and ``end``."""
+        places = torch.from_numpy(self.targets[indices].T.copy())
+        return {
+            name: Target(torch.arange(rows) * length, right) for name, right in zip((START, END), places, strict=True)
+        }

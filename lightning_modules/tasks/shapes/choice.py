@@ -6,8 +6,8 @@ dropout as in the classifiers of section 4.1.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,14 +18,14 @@ from torch import Tensor
 from lightning_modules.batch import Encoded, Example, Target
 from lightning_modules.config import knob, required
 from lightning_modules.data.text.tokenizer import Vocabulary
-from lightning_modules.tasks.reading.layout import LAYOUTS, LayoutName, Segments
+from lightning_modules.tasks.reading.layout import LAYOUTS, Arranged, LayoutName, Segments
 from lightning_modules.tasks.reading.lines import refused
 from lightning_modules.tasks.reading.own_lines import OwnLine
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.reading.text_vectors import ReaderName
 from lightning_modules.tasks.scores.kept import pack
 from lightning_modules.tasks.settings import FineTuning, HiddenLayer
-from lightning_modules.tasks.shapes.shape import Scored, Shape
+from lightning_modules.tasks.shapes.shape import Labelled, Scored, Shape
 from lightning_modules.tasks.shapes.texts import TextHead, truncated
 
 RIGHT = "right"  # the name of the target
@@ -70,7 +70,7 @@ def joined(question: str, option: str, blank: bool) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class ChoiceExamples:
+class ChoiceExamples(Labelled):
     """The questions of a split. Each distinct text is held, and encoded, once.
 
     Attributes:
@@ -88,6 +88,7 @@ class ChoiceExamples:
     labels: np.ndarray
     groups: np.ndarray
     questions: list[tuple[str, tuple[str, ...]]]
+    shared = ("known",)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -100,10 +101,6 @@ class ChoiceExamples:
         """Context, questions joined with their options, number of the right option."""
         rows = [[self.known[n] for n in row] for row in self.rows.tolist()]
         return [list(item) for item in zip(self.contexts(), rows, self.labels.tolist(), strict=True)]
-
-    def gold(self) -> list[int]:
-        """Numbers of the right options."""
-        return self.labels.tolist()
 
     def texts(self) -> list[str]:
         """The distinct texts."""
@@ -120,19 +117,8 @@ class ChoiceExamples:
         parts = zip(self.contexts(), self.questions, strict=True)
         return [(context or question,) for context, (question, _) in parts]
 
-    def take(self, numbers: np.ndarray) -> Self:
-        """Some of the questions."""
-        return replace(
-            self,
-            context=None if self.context is None else self.context[numbers],
-            rows=self.rows[numbers],
-            labels=self.labels[numbers],
-            groups=self.groups[numbers],
-            questions=[self.questions[n] for n in numbers.tolist()],
-        )
 
-
-class ChoiceInputs:
+class ChoiceInputs(Arranged):
     """The encoded questions of a split, one row per option.
 
     Attributes:
@@ -167,18 +153,10 @@ class ChoiceInputs:
         self.rows = Segments(pieces.ids, np.array(parts), vocabulary, layout)
         self.sizes = self.rows.lengths.reshape(-1, options)
 
-    def __len__(self) -> int:
-        return len(self.examples)
-
-    def batch(self, indices: np.ndarray) -> Example:
-        """The questions with these numbers ``[b t]``, one after the other; a row's target is 1 for a right option."""
-        indices = np.asarray(indices, dtype=np.int64)
-        options = self.sizes.shape[1]
-        example = Example.of(self.rows.tokens((indices[:, None] * options + np.arange(options)).ravel()))
-        right = np.arange(options) == self.examples.labels[indices, None]
-        rows, length = example.inputs.ids.shape
-        example.targets[RIGHT] = Target(torch.arange(rows) * length, torch.from_numpy(right.ravel().astype(np.int64)))
-        return example
+    def goals(self, indices: np.ndarray, rows: int, length: int) -> dict[str, Target]:
+        """1 for the row of a right option, 0 for the others."""
+        right = np.arange(self.sizes.shape[1]) == self.examples.labels[indices, None]
+        return {RIGHT: Target(torch.arange(rows) * length, torch.from_numpy(right.ravel().astype(np.int64)))}
 
 
 class ChoiceHead(TextHead):
@@ -325,10 +303,6 @@ class Choice(Shape):
         """A new `ChoiceHead`."""
         reader, hidden = settings.reader or "first", settings.hidden_layer
         return ChoiceHead(hidden_size, self.options, settings.dropout, reader, settings.pooler, hidden)
-
-    def answers(self, outputs: Sequence[np.ndarray], inputs: ChoiceInputs) -> np.ndarray:
-        """Number of the option with the highest score, the first of ties ``[n]``."""
-        return np.stack(outputs).argmax(1)
 
     def score(self, answers: np.ndarray, examples: ChoiceExamples, metrics: Sequence[str]) -> Scored:
         """Accuracies over all questions or a group; keeps ``answer`` and ``right`` of each question."""

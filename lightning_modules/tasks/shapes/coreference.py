@@ -10,8 +10,8 @@ row contains the pronoun and the nearer name, or the pronoun alone, and a name o
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Self
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -22,20 +22,20 @@ from torch import Tensor, nn
 from lightning_modules.batch import Encoded, Example, Target
 from lightning_modules.config import required
 from lightning_modules.data.text.tokenizer import Vocabulary
+from lightning_modules.layers.fresh import draw
 from lightning_modules.tasks.baselines.surface import by_surface
-from lightning_modules.tasks.reading.layout import Segments
+from lightning_modules.tasks.reading.layout import Arranged, Segments
 from lightning_modules.tasks.reading.lines import refused
 from lightning_modules.tasks.reading.own_lines import Mark, OwnLine
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.scores.kept import pack
 from lightning_modules.tasks.settings import FineTuning
-from lightning_modules.tasks.shapes.shape import Head, Scored, Shape
+from lightning_modules.tasks.shapes.shape import Head, Labelled, Scored, Shape
 from lightning_modules.tasks.shapes.tagging import filled
 
 ANSWER, MENTIONS = "answer", "mentions"  # the names of the targets
 CLASSES = ("A", "B", "neither")
 MASCULINE, FEMININE = ("he", "him", "his"), ("she", "her", "hers")  # the pronouns of the official scorer
-_STD = 0.02  # of fresh weights, cut at two standard deviations as in BERT
 
 
 class Mentioned(NamedTuple):
@@ -79,7 +79,7 @@ def words_of(text: str, spans: Sequence[tuple[int, int]]) -> tuple[list[str], li
 
 
 @dataclass(frozen=True, eq=False)
-class MentionExamples:
+class MentionExamples(Labelled):
     """The texts of a split.
 
     Attributes:
@@ -104,10 +104,6 @@ class MentionExamples:
         items = zip(self.passages, self.spans.tolist(), self.labels.tolist(), strict=True)
         return [list(item) for item in items]
 
-    def gold(self) -> list[int]:
-        """Numbers of the answers in ``CLASSES``."""
-        return self.labels.tolist()
-
     def texts(self) -> list[str]:
         """The texts."""
         return self.passages
@@ -120,20 +116,8 @@ class MentionExamples:
         """Each text."""
         return [(passage,) for passage in self.passages]
 
-    def take(self, numbers: np.ndarray) -> Self:
-        """Some of the examples."""
-        chosen = numbers.tolist()
-        return replace(
-            self,
-            names=[self.names[n] for n in chosen],
-            passages=[self.passages[n] for n in chosen],
-            spans=self.spans[numbers],
-            labels=self.labels[numbers],
-            feminine=self.feminine[numbers],
-        )
 
-
-class MentionInputs:
+class MentionInputs(Arranged):
     """The encoded texts of a split, one row each.
 
     Attributes:
@@ -154,23 +138,14 @@ class MentionInputs:
         self.rows = Segments(pieces.ids, runs.T[None], vocabulary)
         self.sizes = self.rows.lengths[:, None]
 
-    def __len__(self) -> int:
-        return len(self.examples)
-
-    def batch(self, indices: np.ndarray) -> Example:
-        """The texts with these numbers ``[b t]``.
-
-        The target ``answer`` has one entry per text, ``mentions`` six: the two ends of pronoun, A and B, with their
-        number among the six as id.
+    def goals(self, indices: np.ndarray, rows: int, length: int) -> dict[str, Target]:
+        """One entry per text in ``answer`` and six in ``mentions``: the two ends of pronoun, A and B, with their number
+        among the six as id.
         """
-        indices = np.asarray(indices, dtype=np.int64)
-        example = Example.of(self.rows.tokens(indices))
-        rows, length = example.inputs.ids.shape
         firsts = torch.arange(rows) * length
         where = firsts[:, None] + torch.from_numpy(self.ends[indices].reshape(rows, 6))
-        example.targets[ANSWER] = Target(firsts, torch.from_numpy(self.examples.labels[indices]))
-        example.targets[MENTIONS] = Target(where.flatten(), torch.arange(6).repeat(rows))
-        return example
+        answers = torch.from_numpy(self.examples.labels[indices])
+        return {ANSWER: Target(firsts, answers), MENTIONS: Target(where.flatten(), torch.arange(6).repeat(rows))}
 
 
 def _required(spans: list[list[int]], room: int) -> tuple[int, int]:
@@ -198,9 +173,7 @@ class MentionHead(Head):
         super().__init__()
         self.hidden, self.dropout = nn.Linear(6 * hidden_size, hidden_size), nn.Dropout(dropout)
         self.output = nn.Linear(hidden_size, 1)
-        for layer in (self.hidden, self.output):
-            nn.init.trunc_normal_(layer.weight, std=_STD, a=-2 * _STD, b=2 * _STD)
-            nn.init.zeros_(layer.bias)
+        draw(self.hidden, self.output)
 
     def forward(self, encoded: Encoded, example: Example) -> Float[Tensor, "b 3"]:
         """Logits of A, B and neither."""
@@ -209,10 +182,6 @@ class MentionHead(Head):
         pronoun = mentions[:, :1].expand_as(names)
         states = torch.tanh(self.hidden(torch.cat([pronoun, names, pronoun * names], -1)))
         return F.pad(self.output(self.dropout(states)).squeeze(-1), (0, 1))
-
-    def loss(self, outputs: Float[Tensor, "b 3"], example: Example) -> Tensor:
-        """The sum of the answers' cross-entropies in nats."""
-        return F.cross_entropy(outputs.float(), example.targets[ANSWER].ids, reduction="sum")
 
 
 def f1(labels: np.ndarray, answers: np.ndarray) -> float:
@@ -297,10 +266,6 @@ class Coreference(Shape):
     def head(self, hidden_size: int, settings: FineTuning) -> MentionHead:
         """A new `MentionHead`."""
         return MentionHead(hidden_size, settings.dropout)
-
-    def answers(self, outputs: Sequence[np.ndarray], inputs: MentionInputs) -> np.ndarray:
-        """Numbers in ``CLASSES`` ``[n]``."""
-        return np.stack(outputs).argmax(1)
 
     def score(self, answers: np.ndarray, examples: MentionExamples, metrics: Sequence[str]) -> Scored:
         """F1 of the official scorer, and accuracy; keeps ``answer`` and ``right`` of each text.

@@ -6,10 +6,11 @@ records and tables use shapes only through the interfaces of this module.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, Self
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol, Self, cast
 
 import numpy as np
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lightning_modules.batch import Encoded, Example
@@ -53,6 +54,30 @@ class Examples(Protocol):
         ...
 
 
+class Labelled:
+    """What classes of examples share whose fields have a value per example, ``labels`` among them.
+
+    Attributes:
+        shared: The fields that are the same for all of them.
+    """
+
+    labels: np.ndarray
+    shared: ClassVar[tuple[str, ...]] = ()
+
+    def gold(self) -> list[Any]:
+        """The labels."""
+        return self.labels.tolist()
+
+    def take(self, numbers: np.ndarray) -> Self:
+        """Some of the examples."""
+        fields = {name: values for name, values in vars(self).items() if values is not None and name not in self.shared}
+        chosen = {
+            name: values[numbers] if isinstance(values, np.ndarray) else [values[n] for n in numbers.tolist()]
+            for name, values in fields.items()
+        }
+        return replace(cast(Any, self), **chosen)
+
+
 class Inputs(Protocol):
     """The encoded examples of a split as items that a loader orders and batches.
 
@@ -89,9 +114,9 @@ class Head(nn.Module, ABC):
     def forward(self, encoded: Encoded, example: Example) -> Tensor:
         """The outputs of a batch."""
 
-    @abstractmethod
     def loss(self, outputs: Tensor, example: Example) -> Tensor:
-        """The summed loss of a batch; `count` is its denominator."""
+        """The summed loss of a batch, by default cross-entropy in nats; `count` is its denominator."""
+        return F.cross_entropy(outputs.float(), example.targets[self.target].ids, reduction="sum")
 
     def count(self, example: Example) -> float:
         """Number of answers that the loss is summed over."""
@@ -236,9 +261,12 @@ class Shape(ABC):
     def head(self, hidden_size: int, settings: FineTuning) -> Head:
         """A new head for a backbone of that width, initialised from torch's global generator."""
 
-    @abstractmethod
     def answers(self, outputs: Sequence[np.ndarray], inputs: Any) -> Any:
-        """One answer per example, from the outputs of each item in order: classes, tags, texts ..."""
+        """One answer per example, from the outputs of each item in order: classes, tags, texts ...
+
+        By default the class with the highest output, the first of ties ``[n]``.
+        """
+        return np.stack(outputs).argmax(1)
 
     def probabilities(self, outputs: Sequence[np.ndarray]) -> np.ndarray | None:
         """The probability of each class for each example ``[n classes]``; by default None: there are none."""

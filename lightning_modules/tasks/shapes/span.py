@@ -20,6 +20,7 @@ from lightning_modules.batch import Encoded, Example
 from lightning_modules.config import required
 from lightning_modules.data.text.tokenizer import Vocabulary
 from lightning_modules.layers.divergence import summed_divergence_of_logits
+from lightning_modules.layers.fresh import draw
 from lightning_modules.tasks.reading.lines import refused
 from lightning_modules.tasks.reading.own_lines import Mark, OwnLine
 from lightning_modules.tasks.reading.passages import Question, SpanExamples
@@ -32,7 +33,6 @@ from lightning_modules.tasks.settings import FineTuning
 from lightning_modules.tasks.shapes.shape import Head, Scored, Shape
 from lightning_modules.tasks.shapes.span_beam import SpanBeamHead
 
-_STD = 0.02  # of fresh weights, cut at two standard deviations as in BERT
 _LOGITS = 2  # outputs of a position without a beam
 _QUESTION = 0.08  # share of the question in the words of question and passage, on SQuAD 1.1
 _LENGTHS = (
@@ -65,8 +65,7 @@ class SpanHead(Head):
     def __init__(self, hidden_size: int) -> None:
         super().__init__()
         self.output = nn.Linear(hidden_size, 2)
-        nn.init.trunc_normal_(self.output.weight, std=_STD, a=-2 * _STD, b=2 * _STD)
-        nn.init.zeros_(self.output.bias)
+        draw(self.output)
 
     def forward(self, encoded: Encoded, example: Example) -> Float[Tensor, "b t 2"]:
         """The logits of starts and ends."""

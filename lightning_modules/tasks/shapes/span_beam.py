@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from lightning_modules.batch import Encoded, Example, Tokens
 from lightning_modules.layers.dropout import Dropout
+from lightning_modules.layers.fresh import draw
 from lightning_modules.tasks.reading.windows import END, START
 from lightning_modules.tasks.shapes.shape import Head
 
-_STD = 0.02  # of fresh weights, cut at two standard deviations
 _NORM_EPS = 1e-12
 _UNANSWERED = 0.5  # weight of the loss of whether there is an answer, in the released code
 
@@ -50,11 +50,7 @@ class SpanBeamHead(Head):
         self.answer = nn.Linear(2 * hidden_size, hidden_size)
         self.unanswered = nn.Linear(hidden_size, 1, bias=False)
         self.dropout = Dropout(dropout)
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.trunc_normal_(module.weight, std=_STD, a=-2 * _STD, b=2 * _STD)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
+        draw(self.start, self.joined, self.end, self.answer, self.unanswered)
 
     def forward(self, encoded: Encoded, example: Example) -> Float[Tensor, "b t k"]:
         """The columns described above, in single precision."""

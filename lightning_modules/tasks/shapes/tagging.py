@@ -14,15 +14,15 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from lightning_modules.batch import Encoded, Example, Target
 from lightning_modules.config import knob, required
 from lightning_modules.data.text.tokenizer import Vocabulary
+from lightning_modules.layers.fresh import draw
 from lightning_modules.tasks.baselines import tagger
-from lightning_modules.tasks.reading.layout import Segments
+from lightning_modules.tasks.reading.layout import Arranged, Segments
 from lightning_modules.tasks.reading.lines import refused
 from lightning_modules.tasks.reading.own_lines import OwnLine
 from lightning_modules.tasks.reading.pieces import Pieces
@@ -32,7 +32,6 @@ from lightning_modules.tasks.settings import FineTuning
 from lightning_modules.tasks.shapes.shape import Head, Scored, Shape
 
 TAG = "tag"  # the name of the target
-_STD = 0.02  # of fresh weights, cut at two standard deviations as in BERT
 
 
 class Sentence(NamedTuple):
@@ -108,7 +107,7 @@ class TaggedExamples:
         return replace(self, numbers=self.numbers[numbers])
 
 
-class TagInputs:
+class TagInputs(Arranged):
     """The encoded sentences of a split: one row each, several for long sentences.
 
     Attributes:
@@ -135,18 +134,12 @@ class TagInputs:
         self.words = [start + np.flatnonzero(present[start:end]) for start, end in places]
         self._where = [1 + starts[words] - run for words, run in zip(self.words, runs[:, 0].tolist(), strict=True)]
 
-    def __len__(self) -> int:
-        return len(self.words)
-
-    def batch(self, indices: np.ndarray) -> Example:
-        """The rows with these numbers ``[b t]``; the targets are the words that they predict, in order."""
-        indices = np.asarray(indices, dtype=np.int64)
-        example = Example.of(self.rows.tokens(indices))
-        length, chosen = example.inputs.ids.shape[1], indices.tolist()
+    def goals(self, indices: np.ndarray, rows: int, length: int) -> dict[str, Target]:
+        """The tags of the words that rows predict, in order."""
+        chosen = indices.tolist()
         where = np.concatenate([row * length + self._where[n] for row, n in enumerate(chosen)])
         tags = np.concatenate([self.examples.tags[self.words[n]] for n in chosen])
-        example.targets[TAG] = Target(torch.from_numpy(where), torch.from_numpy(tags))
-        return example
+        return {TAG: Target(torch.from_numpy(where), torch.from_numpy(tags))}
 
 
 def _documents(examples: TaggedExamples) -> tuple[np.ndarray, np.ndarray]:
@@ -203,16 +196,11 @@ class TagHead(Head):
     def __init__(self, hidden_size: int, outputs: int, dropout: float) -> None:
         super().__init__()
         self.dropout, self.output = nn.Dropout(dropout), nn.Linear(hidden_size, outputs)
-        nn.init.trunc_normal_(self.output.weight, std=_STD, a=-2 * _STD, b=2 * _STD)
-        nn.init.zeros_(self.output.bias)
+        draw(self.output)
 
     def forward(self, encoded: Encoded, example: Example) -> Float[Tensor, "n k"]:
         """Logits of the words' classes, row after row."""
         return self.output(self.dropout(encoded.at(example.targets[TAG].where)))
-
-    def loss(self, outputs: Float[Tensor, "n k"], example: Example) -> Tensor:
-        """The sum of the words' cross-entropies in nats."""
-        return F.cross_entropy(outputs.float(), example.targets[TAG].ids, reduction="sum")
 
     def by_item(self, outputs: Float[Tensor, "n k"], example: Example) -> Sequence[Tensor]:
         """The logits of each row's own words."""

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from lightning_modules.batch import Encoded, Example, Target
 from lightning_modules.config import required
 from lightning_modules.data.text.tokenizer import Vocabulary
-from lightning_modules.tasks.reading.layout import LAYOUTS, MARKS, LayoutName, Segments
+from lightning_modules.layers.fresh import draw
+from lightning_modules.tasks.reading.layout import LAYOUTS, MARKS, Arranged, LayoutName, Segments
 from lightning_modules.tasks.reading.lines import refused
 from lightning_modules.tasks.reading.own_lines import OwnLine
 from lightning_modules.tasks.reading.pieces import Pieces
@@ -27,10 +28,9 @@ from lightning_modules.tasks.reading.text_vectors import READERS, ReaderName
 from lightning_modules.tasks.scores.kept import packed
 from lightning_modules.tasks.scores.metrics import METRICS
 from lightning_modules.tasks.settings import FineTuning, HiddenLayer
-from lightning_modules.tasks.shapes.shape import Head, Scored, Shape
+from lightning_modules.tasks.shapes.shape import Head, Labelled, Scored, Shape
 
 LABEL = "label"  # the name of the target
-_STD = 0.02  # of fresh weights, cut at two standard deviations as in BERT
 
 
 class Row(NamedTuple):
@@ -68,7 +68,7 @@ class PairLine(OwnLine):
 
 
 @dataclass(frozen=True, eq=False)
-class TextExamples:
+class TextExamples(Labelled):
     """The examples of a split.
 
     Attributes:
@@ -92,10 +92,6 @@ class TextExamples:
         columns += [] if self.parts is None else [self.parts.tolist()]
         return [list(row) for row in zip(*columns, strict=True)]
 
-    def gold(self) -> list[float]:
-        """The labels."""
-        return self.labels.tolist()
-
     def texts(self) -> list[str]:
         """The first texts, then the second ones."""
         return self.first + (self.second or [])
@@ -113,13 +109,6 @@ class TextExamples:
         first = self.first + [texts[0] for texts in unlabelled]
         second = None if self.second is None else self.second + [texts[1] for texts in unlabelled]
         return type(self)(first, second, self.labels)
-
-    def take(self, numbers: np.ndarray) -> Self:
-        """Some of the examples."""
-        chosen = numbers.tolist()
-        second = [self.second[n] for n in chosen] if self.second else None
-        parts = None if self.parts is None else self.parts[numbers]
-        return type(self)([self.first[n] for n in chosen], second, self.labels[numbers], parts)
 
     def part(self, name: str) -> np.ndarray:
         """Whether each example belongs to that part ``[n]``; all do if there are no parts."""
@@ -139,7 +128,7 @@ def truncated(first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndar
     return left, np.minimum(second, room - left)
 
 
-class TextInputs:
+class TextInputs(Arranged):
     """The encoded examples of a split, one row each, or of two texts a row for each order.
 
     Attributes:
@@ -172,17 +161,11 @@ class TextInputs:
         labels = examples.labels
         self.labels = labels.astype(np.float32) if labels.dtype.kind == "f" else labels
 
-    def __len__(self) -> int:
-        return len(self.sizes)
-
-    def batch(self, indices: np.ndarray) -> Example:
-        """The examples with these numbers as rows ``[b t]``, padded to the longest of them."""
-        indices, orders = np.asarray(indices, dtype=np.int64), self.sizes.shape[1]
-        example = Example.of(self.rows.tokens((indices[:, None] * orders + np.arange(orders)).ravel()))
+    def goals(self, indices: np.ndarray, rows: int, length: int) -> dict[str, Target]:
+        """The labels of the items that have one, at their first row."""
         known = np.flatnonzero(indices < len(self.labels))
-        first = torch.from_numpy(known) * (orders * example.inputs.ids.shape[1])
-        example.targets[LABEL] = Target(first, torch.from_numpy(self.labels[indices[known]]))
-        return example
+        first = torch.from_numpy(known) * (self.sizes.shape[1] * length)
+        return {LABEL: Target(first, torch.from_numpy(self.labels[indices[known]]))}
 
 
 class _BatchNorm(nn.BatchNorm1d):
@@ -238,9 +221,7 @@ class TextHead(Head):
             self.hidden = nn.Sequential(_BatchNorm(width), drop, linear, nn.ReLU(), _BatchNorm(hidden.units))
         self.dropout = nn.Dropout(dropout)
         self.output = nn.Linear(hidden.units if hidden else width, outputs)
-        for layer in (part for part in self.modules() if isinstance(part, nn.Linear)):
-            nn.init.trunc_normal_(layer.weight, std=_STD, a=-2 * _STD, b=2 * _STD)
-            nn.init.zeros_(layer.bias)
+        draw(*(part for part in self.modules() if isinstance(part, nn.Linear)))
 
     def forward(self, encoded: Encoded, example: Example) -> Float[Tensor, "n k"]:
         """The outputs, from what represents each row."""

@@ -1,6 +1,7 @@
 """Sentence retrieval: margins and both directions by a worked example, its bars, and what was read in training."""
 
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -68,7 +69,7 @@ def asked(tmp_path, shared_cache, monkeypatch):
     digest = hashlib.sha256(content.encode()).hexdigest()[:16]
     monkeypatch.setenv("ABLATIONS_DATA", str(home))
     monkeypatch.setattr("lightning_modules.probing.retrieval.FEWEST", 20)
-    made = Retrieval("tatoeba_de", "Toy: which?", "de", ("text.en", "text.de"), digest)
+    made = Retrieval("tatoeba_de", "Toy: which?", language="de", files=("text.en", "text.de"), sha256=digest)
     monkeypatch.setitem(table.PROBES, "tatoeba_de", made)
     texts(tmp_path / "text", ("en", "de"), lines=200)
     return made, f"lines:en-de:{tmp_path}/text/*", lines
@@ -94,7 +95,7 @@ def test_pairs_that_the_training_text_has_are_not_asked(asked, tmp_path):
 
 def test_other_sentences_under_the_same_name_are_refused(asked):
     made, corpus, _ = asked
-    other = Retrieval(made.name, made.title, "de", made.files, "0" * 16)
+    other = replace(made, sha256="0" * 16)
     with pytest.raises(DataMismatch, match="are not the pinned ones"):
         other.examples(Data(corpora=(corpus,)))
 

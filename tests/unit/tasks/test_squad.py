@@ -187,15 +187,15 @@ class TestReader:
     @pytest.mark.parametrize(
         ("content", "message"),
         [
-            ('{"data": [\n  }', r"dev-v1\.1\.json, line 2, column 3: not valid JSON"),
-            ([1], r"the file is not an object"),
-            ({"dta": []}, r"the file has no data"),
+            ('{"data": [\n  }', r"dev-v1\.1\.json: .*JSON.*line 2 column 3"),
+            ([1], r"dev-v1\.1\.json: .*object"),
+            ({"dta": []}, r"data: Field required"),
             ({"data": []}, r"has no questions"),
-            ({"data": [{"title": "T"}, 3]}, r"data\[0\] has no paragraphs"),
-            ({"data": [{"title": "T", "paragraphs": [{"qas": []}]}]}, r"data\[0\]\.paragraphs\[0\] has no context"),
-            (articles({"context": 3, "qas": []}), r"paragraphs\[0\]: context is 3 instead of a string"),
-            (articles(paragraph((None, []))), r"qas\[0\]: id is null instead of a string"),
-            (articles(paragraph(("1", [("4", "x")]))), r"answers\[0\]: answer_start is \"4\" instead of a whole"),
+            ({"data": [{"title": "T"}, 3]}, r"data\.0\.paragraphs: Field required"),
+            ({"data": [{"title": "T", "paragraphs": [{"qas": []}]}]}, r"data\.0\.paragraphs\.0\.context: Field"),
+            (articles({"context": 3, "qas": []}), r"paragraphs\.0\.context: .*valid string"),
+            (articles(paragraph((None, []))), r"qas\.0\.id: .*valid string"),
+            (articles(paragraph(("1", [("4", "x")]))), r"answers\.0\.answer_start: .*valid integer"),
             (articles(paragraph(("1", [(12, "Duke")]), context="")), r"1 dev questions have an answer that .*: 1\."),
             (articles(paragraph(("1", []))), r"question '1' of 'squad1' has no answer"),
             (articles(paragraph(("1", [(12, "Duke")]), ("1", [(12, "Duke")]))), r"'1' of 'squad1' occurs twice"),
@@ -210,7 +210,9 @@ class TestReader:
         content = articles(paragraph(("1", [(12, "Duke")]), ("2", [])))
         for asked, impossible in zip(content["data"][0]["paragraphs"][0]["qas"], (True, False), strict=True):
             asked["is_impossible"] = impossible
-        with pytest.raises(ConfigError, match=r"qas\[0\] has answers, but is_impossible is true[\s\S]*qas\[1\] has no"):
+        with pytest.raises(
+            ConfigError, match=r"qas\.0: .*has answers, but is_impossible is true[\s\S]*qas\.1: .*has no"
+        ):
             read(write(folder, "dev-v2.0.json", content))
 
     def test_misplaced_answers_are_moved_to_the_nearest_place(self, folder, caplog):

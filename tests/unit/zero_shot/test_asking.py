@@ -42,8 +42,8 @@ def written(folder, monkeypatch, name, content):
     monkeypatch.setenv("ABLATIONS_DATA", str(folder))
     pins = folder / "pins.json"
     known = json.loads(pins.read_text()) if pins.exists() else {}
-    pins.write_text(json.dumps(known | {name: vars(sources.Pin.of(source.read(path)))}))
-    monkeypatch.setattr(sources, "PINS", pins)
+    pins.write_text(json.dumps(known | {name: {"test": sources.of(source.read(path)).to_dict()}}))
+    monkeypatch.setattr(sources, "PINS", dataclasses.replace(sources.PINS, path=pins))
 
 
 def test_a_last_word_is_right_if_the_model_would_write_it(tmp_path, monkeypatch):
