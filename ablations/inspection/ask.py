@@ -1,6 +1,6 @@
-"""What a model answers when it is asked: by the objectives that it was trained with, or by the head of its task.
+"""Answers of a model: by the objectives that it was trained with, or by the head of its task.
 
-Beside its answer stands that of a method without a network, where the text or the task that it learns from is at hand.
+Each comes with that of a method without a network, where the text or the task that this learns from is at hand.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,7 @@ from lightning_modules.tasks.shapes.tagging import Sentence, Tagging
 from lightning_modules.tasks.shapes.texts import Row, Texts
 
 _Learnt = TypeVar("_Learnt")
-_ORDER = 5  # of the n-grams beside a language model
+_ORDER = 5  # of the n-grams that a language model is compared with
 
 
 class Filling(Settings):
@@ -81,13 +81,13 @@ class Asked:
 
     Attributes:
         model: The model.
-        texts: What it is asked about.
+        texts: Texts, or prompts.
         knobs: Of how it answers, not checked yet.
         passage: Where the answer to a question is.
         questions: Prompts with options that are scored.
         progress: Called with the tokens that are done and their number.
-        lines: What people are told besides the rows.
-        more: What programs are told besides the rows.
+        lines: What people read besides the rows.
+        more: What programs get besides the rows.
     """
 
     model: Opened
@@ -325,7 +325,7 @@ class Asked:
         return _shown(tuned, examples, outputs, inputs, {shape.methods[name]: given for name, given in simple.items()})
 
     def _without(self, made: Callable[[], _Learnt], what: str) -> _Learnt | None:
-        """What a method without a network has learnt; None if its text is not at hand, which people are told."""
+        """What a method without a network has learnt; None, and a line for people, if its text is not at hand."""
         try:
             if self.model.is_folder:
                 raise ConfigError(["a folder does not hold the text that its model was trained on"])
@@ -341,7 +341,7 @@ class Asked:
         return NGrams(Counted.of(self._store(), MOST_TOKENS), _ORDER)
 
     def _store(self) -> TokenStore:
-        """The text of its training, if it is prepared: nobody waits minutes for what stands beside an answer."""
+        """The text of its training, if it is prepared: nobody waits minutes for a comparison."""
         if not store_folder(data := self.model.system.data, "train").exists():
             raise ConfigError(["the text of its training is not prepared on this machine"])
         return open_store(data, "train")
@@ -389,7 +389,7 @@ def _examples(shape: Shape, texts: Sequence[str], passage: str | None) -> Any:
 
 
 def _shown(tuned: Tuned, examples: Any, outputs: list[np.ndarray], inputs: Any, simple: dict[str, Any]) -> list[Any]:
-    """A row for each answer, those of simple methods beside it."""
+    """A row for each answer, with those of simple methods."""
     shape, labels = tuned.shape, tuned.labels
     if isinstance(shape, Spans):
         given = {"answer": shape.answers(outputs, inputs), **simple}

@@ -201,9 +201,9 @@ def _page(
     speed = alignment_table.in_short(verdicts, named)
     told = _told(plan, measured, verdicts)
     limits = [answer.holds(measured), _caveat(plan, measured)]  # right below an answer in words
-    answered = [heading.overridden(plan), answer.lead(measured, verdicts, told)]
+    answered = [heading.overridden(plan), answer.lead(measured, verdicts, told, said)]
     answered += [*limits, equal] if told else [equal, *limits]
-    numbers = "\n".join(f"* {line}" for line in answer.means(measured)) if told else ""
+    numbers = "\n".join(f"* {line}" for line in answer.means(measured)) if told or said else ""
     rest = f" {markdown_code(_command(plan))} trains the rest."
     lead = [
         *filter(None, [*answered, *pictures[:1], numbers]),

@@ -205,7 +205,8 @@ def _placed(file: str, home: Path) -> str:
     if not path.exists():
         if found(file):
             return file
-        raise ConfigError([f"{file}: there is no such file, neither here nor below {home} or ABLATIONS_DATA"])
+        near = did_you_mean(path.name, [one.name for one in path.parent.glob("*.*")])
+        raise ConfigError([f"{file}: there is no such file, neither here nor below {home} or ABLATIONS_DATA.{near}"])
     whole = path.resolve()
     return str(whole.relative_to(home)) if whole.is_relative_to(home) else str(whole)
 

@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from lightning_modules.places import project
 from tests import tiny
 from tests.conftest import of_all_workers
+from tests.contract.test_guide_examples import blocks
+from tests.messages import names
 
 RATE = "objectives.mlm.masking.rate"
 NO_INDEX = ("--disable-pip-version-check", "--no-deps", "--no-index")
@@ -131,37 +134,115 @@ ROWS = (Task("weather", "Weather: is it wet?", "made here", Texts(("dry", "wet")
 """
 
 
+OWN = """\
+axes:
+  objective: [mlm, rtd]
+  model.positions: [learned, distance_bias]
+variants:
+  objective:
+    mlm: {}
+    rtd: {objectives.mlm: null, objectives.rtd: {}}
+baseline: {objective: mlm, model.positions: learned}
+"""
+
+
 def test_a_study_of_ones_own_holds_all_that_it_makes(installed):
-    """Its grid, data, plugin, records, pages and cache; the page is rebuilt byte for byte from another folder."""
+    """Its grids, data, plugins, records, pages, models and cache, all of them read back."""
     before = installed.files()
     study = installed.work / "my_study"
     assert installed("ablations", "init", "my_study").returncode == 0
-    text = [f'data.corpora=["{tiny.text(study / "text")}"]', "data.tokenizer.vocab_size=300"]
     (study / "reviews.csv").write_text("n,review,stars\n" + "".join(f"{n},Film {n}.,{n % 2}\n" for n in range(200)))
+    (study / "pairs.tsv").write_text("a\tb\tsame\n" + "".join(f"cat {n}\tdog {n}\t{n % 2}\n" for n in range(200)))
+    asked = [
+        {"id": str(n), "question": "Who came?", "answers": [{"text": "Bob", "answer_start": 0}]} for n in range(40)
+    ]
+    passages = [{"paragraphs": [{"context": f"Bob came. Day {n}.", "qas": [one]}]} for n, one in enumerate(asked)]
+    (study / "passages.json").write_text(json.dumps({"data": passages}))
     (study / "my_tasks.py").write_text(PLUGIN)
-    (study / "ablations.toml").write_text('plugins = ["my_tasks"]\n')
+    for page in ("objective", "positions"):
+        (study / f"my_{page}.py").write_text(next(blocks(f"{page}.md")))
+    (study / "ablations.toml").write_text('plugins = ["my_tasks", "my_objective", "my_positions"]\n')
+    tiny_grid = tiny.grid(study / "grids", seeds=1).read_text()
+    (study / "grids" / "tiny.yaml").unlink()
+    start, end = tiny_grid.index("axes:"), tiny_grid.index("seeds:")
+    (study / "grids" / "own.yaml").write_text(f"{tiny_grid[:start]}{OWN}{tiny_grid[end:]}")
 
-    def done(*words):
+    def done(*words, code=0):
         ended = installed(*words, cwd=study / "data")
-        assert ended.returncode == 0, ended.stdout + ended.stderr
+        assert ended.returncode == code, ended.stdout + ended.stderr
         assert words[0] != "ablations" or ended.stderr.startswith(f"study {study}")
-        return ended.stdout
+        return ended.stdout + ended.stderr * (code > 0)
 
     done("ablations", "data", "add", "../reviews.csv", "--text", "review", "--label", "stars")
-    done("ablations", "new", "depths", "--axis", "model.num_layers=1,2", *[w for knob in text for w in ("--set", knob)])
+    done("ablations", "data", "add", "../pairs.tsv", "--text", "a", "--second", "b", "--label", "same")
+    done("ablations", "data", "add", "../passages.json")
+    text = tiny.text(study / "text")
+    knobs = (f'data.corpora=["{text}"]', "data.tokenizer.vocab_size=300", "model.positions=learned", "model.norm=post")
+    done(
+        "ablations", "new", "depths", "--axis", "model.num_layers=1,2", *[w for knob in knobs for w in ("--set", knob)]
+    )
     grid = study / "grids" / "depths.yaml"
-    grid.write_text(grid.read_text().replace("# tasks: [rte]", "tasks: [reviews, weather]"))
-    done("ablations", "run", "depths", "--scale", "smoke", "--seeds", 1, "--no-notebook", "--executor", "inline")
+    grid.write_text(grid.read_text().replace("# tasks: [rte]", "tasks: [reviews, weather, pairs, passages]"))
+    smoke = ("--scale", "smoke", "--no-notebook")
+    done("ablations", "run", "depths", *smoke, "--seeds", 1, "--executor", "inline")
     (page,) = study.glob("results/unpublished/depths/*/table.md")
-    records = [json.loads(path.read_text()) for path in study.glob("results/unpublished/records/*/*.json")]
-    assert sorted(record["kind"] for record in records) == [*["finetune"] * 4, *["pretrain"] * 2]
+    records = {record["id"]: record for record in map(_json, study.glob("results/unpublished/records/*/*.json"))}
+    assert sorted(record["kind"] for record in records.values()) == [*["finetune"] * 8, *["pretrain"] * 2]
     table = page.read_bytes()
     page.unlink()
     done("ablations", "tables", "--results-dir", study / "results" / "unpublished")
     assert page.read_bytes() == table
+    done(
+        "papermill",
+        "../notebooks/grid.ipynb",
+        "out.ipynb",
+        "-p",
+        "grid",
+        "depths",
+        "-p",
+        "scale",
+        "smoke",
+        "-p",
+        "seeds",
+        1,
+    )
+
+    done("ablations", "run", "own", *smoke, "--executor", "local", "--jobs", 2)
+    mine = [
+        record
+        for record in map(_json, study.glob("results/unpublished/records/*/*.json"))
+        if record["id"] not in records
+    ]
+    assert len({record["metrics"].get("train.rtd") or record["metrics"]["heldout.loss"] for record in mine}) == 4
+    objective, positions = "plugin my_objective", "plugin my_positions"
+    read = [{objective, positions} & record["config"]["fingerprints"].keys() for record in mine]
+    assert sorted(map(sorted, read)) == [[], [objective], [objective, positions], [positions]]
+    with (study / "my_positions.py").open("a") as file:
+        file.write("# other code\n")
+    assert "2 of 4 runs to train" in done("ablations", "plan", "own", "--scale", "smoke"), "other code is another run"
+    for axis, near in (("model.positions=distance_bia,rotary", "distance_bias"), ("objectives.rtb=null,{}", "rtd")):
+        assert names(done("ablations", "new", "other", "--axis", axis, code=2), near)
+
+    start = next(id for id, record in records.items() if record["kind"] == "pretrain")
+    tuned = next(id for id, record in records.items() if record["config"].get("task") == "reviews")
+    (row,) = json.loads(done("ablations", "ask", tuned, "Film 1.", "--format", "json"))
+    assert {row["answer"], row["majority class"]} <= {"0", "1"}
+    done("ablations", "export", start, study / "start")
+    short = ("--scale", "smoke", "--set", "finetuning.max_length=32", "--output", study / "results" / "evaluated")
+    done("ablations", "finetune", "--from", study / "start", "--task", "pairs", *short, "--save", study / "tuned")
+    (row,) = json.loads(done("ablations", "ask", study / "tuned", "cat 1", "dog 1", "--format", "json"))
+    model = AutoModelForSequenceClassification.from_pretrained(study / "tuned").eval()
+    inputs = AutoTokenizer.from_pretrained(study / "tuned")("cat 1", "dog 1", return_tensors="pt")
+    chances = model(**inputs).logits.softmax(1)[0]
+    assert row["probability"] == pytest.approx(chances.max().item(), abs=1e-5)
+    assert row["answer"] == model.config.id2label[int(chances.argmax())]
     assert installed.files() == before
     assert {path.name for path in installed.work.iterdir()} == {"my_study"}
     assert not list(installed.home.rglob("stores")), "the cache is in the study"
+
+
+def _json(path):
+    return json.loads(path.read_text())
 
 
 def test_pins_are_written_in_a_checkout_only(installed):

@@ -35,15 +35,16 @@ _NEARLY = 0.99  # of all tokens: less padding is not named
 _MOST_MEANS = 8  # cells whose means are given, of more the best and the worst
 
 
-def lead(measured: Measurements, verdicts: Sequence[Verdict], told: Sequence[str] = ()) -> str:
+def lead(measured: Measurements, verdicts: Sequence[Verdict], told: Sequence[str] = (), said: str = "") -> str:
     """The answer as a line, or a line and a short list, of Markdown; empty without claims and cells to compare.
 
     Args:
         told: The answer in words (see `conclusion`), in place of the list.
+        said: The headline, in place of the means where there is one.
     """
     decided = [verdict for verdict in verdicts if verdict.outcome in _WORDS]
     decided.sort(key=lambda verdict: verdict.claim.relation == "~")  # what vanishes comes after what is there
-    found, tally = means(measured), _tally(verdicts)
+    found, tally = [f"{markdown_text(said)}."] if said else means(measured), _tally(verdicts)
     if told:
         return f"**Answer:** {' '.join([*told, tally])}"
     items = [_decided(verdict) for verdict in decided[:_MOST]] + found[1:]
