@@ -62,7 +62,7 @@ class Installed:
         """Runs a command of the environment."""
         left_out = ("PYTHONPATH", "ABLATIONS_CACHE", "XDG_CACHE_HOME")
         environment = {name: value for name, value in os.environ.items() if name not in left_out}
-        environment |= {"HOME": str(self.home), "PYTHONPYCACHEPREFIX": str(self.bin.parent / "pyc"), "COLUMNS": "200"}
+        environment |= {"HOME": str(self.home), "COLUMNS": "200"}
         command = [str(self.bin / str(words[0])), *map(str, words[1:])]
         return subprocess.run(
             command, cwd=cwd or self.work, env=environment, capture_output=True, text=True, check=False
