@@ -14,9 +14,8 @@ from filelock import FileLock
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from lightning_modules.places import project
-from tests import tiny
+from tests import own_study, tiny
 from tests.conftest import of_all_workers
-from tests.contract.test_guide_examples import blocks
 from tests.messages import names
 
 RATE = "objectives.mlm.masking.rate"
@@ -134,18 +133,6 @@ ROWS = (Task("weather", "Weather: is it wet?", "made here", Texts(("dry", "wet")
 """
 
 
-OWN = """\
-axes:
-  objective: [mlm, rtd]
-  model.positions: [learned, distance_bias]
-variants:
-  objective:
-    mlm: {}
-    rtd: {objectives.mlm: null, objectives.rtd: {}}
-baseline: {objective: mlm, model.positions: learned}
-"""
-
-
 def test_a_study_of_ones_own_holds_all_that_it_makes(installed):
     """Its grids, data, plugins, records, pages, models and cache, all of them read back."""
     before = installed.files()
@@ -159,13 +146,7 @@ def test_a_study_of_ones_own_holds_all_that_it_makes(installed):
     passages = [{"paragraphs": [{"context": f"Bob came. Day {n}.", "qas": [one]}]} for n, one in enumerate(asked)]
     (study / "passages.json").write_text(json.dumps({"data": passages}))
     (study / "my_tasks.py").write_text(PLUGIN)
-    for page in ("objective", "positions"):
-        (study / f"my_{page}.py").write_text(next(blocks(f"{page}.md")))
-    (study / "ablations.toml").write_text('plugins = ["my_tasks", "my_objective", "my_positions"]\n')
-    tiny_grid = tiny.grid(study / "grids", seeds=1).read_text()
-    (study / "grids" / "tiny.yaml").unlink()
-    start, end = tiny_grid.index("axes:"), tiny_grid.index("seeds:")
-    (study / "grids" / "own.yaml").write_text(f"{tiny_grid[:start]}{OWN}{tiny_grid[end:]}")
+    own_study.parts(study, "my_tasks")
 
     def done(*words, code=0):
         ended = installed(*words, cwd=study / "data")

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import psutil
 import pytest
@@ -11,7 +13,7 @@ from ablations.running import attempts as running
 from ablations.running.execute import execute
 from ablations.study import Study
 from lightning_modules.training.execution import Execution
-from tests import tiny
+from tests import own_study, tiny
 from tests.engines.conftest import deadly, in_the_middle, interrupt, planned
 from tests.faults.support import attempts, contents, gone, until
 from tests.forking import forked
@@ -129,3 +131,12 @@ def test_processes_that_share_a_run_are_pre_empted_together(records, monkeypatch
     assert gone(jobs()) == []
     (record,) = records.all()
     assert (record.provenance["devices"], record.provenance.get("nodes", 1)) == (2, execution.nodes)
+
+
+def test_jobs_know_the_parts_of_a_study(tmp_path):
+    own_study.parts(tmp_path / "study")
+    words = ["run", "own", "--scale", "smoke", "--no-notebook", "--executor", "slurm"]
+    call = [sys.executable, "-m", "ablations", *words, "--executor-option", "cluster=local"]
+    subprocess.run(call, cwd=tmp_path / "study", env=tiny.environment(tmp_path), check=True)
+    records = Records(tmp_path / "study" / "results" / "unpublished").all()
+    assert [record.outcome for record in records] == ["done"] * 4
