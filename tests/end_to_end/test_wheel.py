@@ -173,20 +173,8 @@ def test_a_study_of_ones_own_holds_all_that_it_makes(installed):
     page.unlink()
     done("ablations", "tables", "--results-dir", study / "results" / "unpublished")
     assert page.read_bytes() == table
-    done(
-        "papermill",
-        "../notebooks/grid.ipynb",
-        "out.ipynb",
-        "-p",
-        "grid",
-        "depths",
-        "-p",
-        "scale",
-        "smoke",
-        "-p",
-        "seeds",
-        1,
-    )
+    shown = ("../notebooks/grid.ipynb", "out.ipynb", "-p", "grid", "depths", "-p", "scale", "smoke", "-p", "seeds", 1)
+    done("python", "-m", "papermill", *shown)
 
     done("ablations", "run", "own", *smoke, "--executor", "local", "--jobs", 2)
     mine = [
