@@ -58,8 +58,8 @@ def grid(request, tmp_path):
     knobs, extra = CASES[request.param]
     file = tiny.grid(tmp_path, steps=4, seeds=1, extra=extra)
     noise = np.random.default_rng(0)
-    lines = [" ".join(noise.choice(_WORDS, size=4)).capitalize() + "." for _ in range(200 * 60)]
-    documents = ("\n".join(lines[start : start + 200]) for start in range(0, len(lines), 200))
+    lines = [" ".join(noise.choice(_WORDS, size=4)).capitalize() + "." for _ in range(100 * 60)]
+    documents = ("\n".join(lines[start : start + 100]) for start in range(0, len(lines), 100))
     (tmp_path / "text" / "corpus.txt").write_text("\n\n".join(documents))
     text = file.read_text().replace("set:\n  ", f"set:\n  {knobs}")
     if "lm.direction" in knobs:

@@ -70,17 +70,17 @@ def test_translations_are_scored_at_the_end_beside_simple_methods(tmp_path, corp
 
 @pytest.mark.parametrize("changes", [{}, RECURRENT], ids=["transformer", "lstm"])
 def test_scores_at_a_point_are_those_of_a_training_that_ends_there(tmp_path, corpus, changes):
-    learnt = {"training.steps": 90, "training.batch_size": 8, "optimizer.peak_lr": 0.01, "evaluation.points": 3}
+    learnt = {"training.steps": 45, "training.batch_size": 8, "optimizer.peak_lr": 0.01, "evaluation.points": 3}
     learnt |= {"model.init_std": 0.18}
     system = tiny_system(corpus, **changes, **learnt, **{"evaluation.translations": 10})
     (at_end, alone), (found, beside) = (
         trained(system.but(**{"evaluation.translate_at": when}), tmp_path / when) for when in ("end", "points")
     )
-    assert found.curve["step"] == [30, 60, 90]
+    assert found.curve["step"] == [15, 30, 45]
     assert all(torch.equal(alone[name], beside[name]) for name in alone), "a look changes no training"
     assert (found.metrics, found.examples) == (at_end.metrics, at_end.examples)
     assert {name for name in found.curve if name not in at_end.curve} == {"heldout.bleu", "heldout.chrf"}
-    ended = [trained(system.but(**{"training.stop_after": n}), tmp_path / str(n))[0] for n in (30, 60)]
+    ended = [trained(system.but(**{"training.stop_after": n}), tmp_path / str(n))[0] for n in (15, 30)]
     for name in ("heldout.bleu", "heldout.chrf"):
         expected = [one.metrics[name] for one in (*ended, at_end)]
         assert found.curve[name] == pytest.approx(expected, rel=1e-6)

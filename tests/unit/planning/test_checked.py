@@ -16,6 +16,7 @@ from tests import tiny
 def new_process(monkeypatch):
     """This process remembers nothing, and other tests what they have read."""
     monkeypatch.setattr(grids, "_read", lru_cache(grids._read.__wrapped__.__wrapped__))
+    monkeypatch.setattr(checked, "cache", cache)
 
 
 @pytest.fixture
