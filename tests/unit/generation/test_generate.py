@@ -139,11 +139,9 @@ def test_a_model_without_a_carry_writes_without_one(tmp_path):
     ("sampling", "words"),
     [
         (Sampling(top_p=0.0), ("top_p", "0.0")),
-        (Sampling(top_p=1.5), ("top_p", "1.5")),
         (Sampling(top_p=float("nan")), ("top_p", "nan")),
         (Sampling(top_k=0), ("top_k", "0")),
         (Sampling(-1.0), ("temperature", "-1.0")),
-        (Sampling(float("nan")), ("temperature", "nan")),
         (Sampling(0.0, 5), ("temperature", "top_k")),
     ],
 )
