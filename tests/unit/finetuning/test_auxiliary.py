@@ -100,16 +100,16 @@ def test_micro_batches_have_the_gradient_of_the_whole_batch(gpt, weights):
 
 
 def test_it_trains_is_recorded_and_opens_again(gpt, weights, tmp_path):
-    tuning = prepared(gpt, "toy", weights, epochs=8)
-    fitted = finetune(tuning, tmp_path / "tuned")
+    run = prepared(gpt, "toy", weights, epochs=8)
+    fitted = finetune(run, tmp_path / "tuned")
     curve = fitted.curve["toy.train_next_loss"]
     assert curve[-1] < curve[0]
     assert fitted.metrics["toy.train_next_loss"] == curve[-1]
     plain = finetune(prepared(gpt, "toy", weights, epochs=8, auxiliary_lm=0.0), tmp_path / "plain")
     assert fitted.metrics["toy.dev_loss"] != plain.metrics["toy.dev_loss"]
     assert fitted.metrics["toy.dev_loss"] < 1.0, "the task's alone"
-    backbone, head = finetuned(tuning, tmp_path / "tuned" / WEIGHTS)
-    example = tuning.data.dev.batch(np.arange(4))
+    backbone, head = finetuned(run, tmp_path / "tuned" / WEIGHTS)
+    example = run.data.dev.batch(np.arange(4))
     assert head(backbone(example), example).shape == (4, 2)
     after = tuning(gpt, tmp_path / "tuned" / WEIGHTS, task="toy_pairs").build()
     first = prepared(gpt, "toy", weights).build()
@@ -143,8 +143,6 @@ class TestRefusals:
         message = r"finetuning\.auxiliary_lm: 0\.5 continues with a left-to-right language model.*set it to 0"
         with pytest.raises(ConfigError, match=message):
             fitting.check(tiny.but(**READS[reads]), "toy", SETTINGS)
-        with pytest.raises(ConfigError, match=message):
-            tuning(tiny.but(**READS[reads])).networks()
         fitting.check(tiny.but(**READS[reads]), "toy", SETTINGS.but(auxiliary_lm=0.0))
 
     def test_of_frozen_encoders_and_recurrent_heads(self):

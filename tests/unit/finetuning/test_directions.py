@@ -17,22 +17,6 @@ def reading(tiny, direction):
     return tiny.but(**{"model.direction": direction, "model.num_layers": 2})
 
 
-@pytest.mark.parametrize(
-    ("direction", "bilstm", "expected"),
-    [
-        ("both", 0, "first"), ("left_to_right", 0, "last"), ("right_to_left", 0, "first"), ("two_way", 0, "ends"),
-        ("both", 1, "ends"), ("left_to_right", 1, "ends"),
-    ],
-)  # fmt: skip
-def test_by_default_it_is_the_state_that_has_seen_all(direction, bilstm, expected):
-    settings = SETTINGS.but(bilstm_layers=bilstm)
-    assert settings.reading(direction).reader == expected
-    assert settings.but(reader="first").reading(direction).reader == "first"
-    if not bilstm:
-        frozen = settings.but(**{"features.layers": "concat_last_four"}).reading(direction).reader
-        assert frozen == {"ends": "first"}.get(expected, expected)
-
-
 @pytest.mark.parametrize("how", [{}, {"bilstm_layers": 1}, *({"reader": way} for way in MIXING)], ids=str)
 @pytest.mark.parametrize("direction", ["both", "left_to_right", "right_to_left", "two_way"])
 @pytest.mark.parametrize("task", ["toy", "toy_pairs"])

@@ -193,8 +193,6 @@ class TestGap:
                 "\tTRUE",
                 r"line 2: A-coref is TRUE, B-coref TRUE. .* at most one TRUE",
             ),
-            ("B-offset", "b", r"has no column B-offset"),
-            (LINE, f"\n{LINE}", r"line 2: is empty"),
         ],
     )
     def test_malformed_lines_are_named(self, path, old, new, message):

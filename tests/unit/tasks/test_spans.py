@@ -137,6 +137,14 @@ class TestWindows:
         assert example.inputs.tables["segment"][0].tolist() == [0] * 6 + [1] * (len(window) + 1)
         assert ids[inputs.offsets[0]] == window[0]
 
+    def test_few_questions_bring_their_passages(self):
+        few = (
+            Spans(unanswerable=True)
+            .read([Question(str(n), "a", f"c{n // 2}", ()) for n in range(6)], "made")
+            .take(np.array([3, 5, 2]))
+        )
+        assert (few.ids, few.contexts, few.where.tolist()) == (["3", "5", "2"], ["c1", "c2"], [0, 1, 0])
+
     def test_the_number_of_windows_is_estimated(self, encoder):
         inputs = inputs_of(list(random_questions(100)), encoder, 64, 8, 16)
         pieces = int(np.diff(inputs.pieces.bounds).sum())

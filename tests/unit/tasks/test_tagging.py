@@ -39,15 +39,6 @@ def answered(inputs, number):
 
 
 class TestRows:
-    def test_the_first_piece_of_each_word_is_answered(self, encoder):
-        inputs = encoded(sentences("ab c def", "j i"), SHAPE, encoder, 16)
-        assert shown(inputs, encoder, 0) == ["[CLS] a ##b c d ##e ##f [SEP]"]
-        assert answered(inputs, 0) == ([1, 3, 4], [0, 1, 2])
-        both = inputs.batch(np.array([1, 0])).targets[TAG]
-        assert both.where.tolist() == [1, 2, 9, 11, 12]
-        assert both.ids.tolist() == [1, 2, 0, 1, 2]
-        assert inputs.cut == 0
-
     def test_a_word_without_pieces_is_answered_o_and_trains_nothing(self, encoder):
         examples = sentences("a \x01 b", "\x01", "\x01 c")
         inputs = encoded(examples, SHAPE, encoder, 16)

@@ -4,7 +4,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import tokenizers
 import torch
 
 from lightning_modules.config import ConfigError
@@ -59,14 +58,6 @@ class TestInputs:
         assert example.inputs.special.tolist() == [[p in ("[CLS]", "[SEP]", "[PAD]") for p in row] for row in pieces]
         assert example.targets[LABEL].ids.dtype == torch.float32
         assert inputs.sizes[:, 0].tolist() == example.inputs.real.sum(1).tolist()
-
-    def test_ids_are_the_tokenizers_own(self, encoder):
-        texts = ["ab ba cd,dc!", "efgh? a-b", ""]
-        inputs = encoded(TextExamples(texts, None, np.zeros(3, np.int64)), encoder, 64)
-        fast: tokenizers.Tokenizer = encoder.fast
-        for row, text in enumerate(texts):
-            example = inputs.batch(np.array([row]))
-            assert example.inputs.ids[0, 1:-1].tolist() == fast.encode(text, add_special_tokens=False).ids
 
 
 class TestBatches:

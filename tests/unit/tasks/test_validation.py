@@ -7,17 +7,17 @@ from lightning_modules.config import ConfigError
 from lightning_modules.finetuning.run import finetune
 from lightning_modules.tasks import TASKS, expected_work, pins, validation
 from lightning_modules.tasks.measured_baselines import baselines, with_same_labels
+from lightning_modules.tasks.reading.passages import Question, SpanExamples
 from lightning_modules.tasks.scores.kept import unpack
 from lightning_modules.tasks.validation import divided, examples
 from tests.messages import naming
 from tests.toy import toy_task
-from tests.toy_shapes import TOYS, reading_task
+from tests.toy_shapes import TOYS
 from tests.tuning import tunings
 
 SETTINGS, tuning = tunings(steps=4, validation_share=0.25)
 MADE = {
     **TOYS,
-    "toy_spans": reading_task(),
     "toy": toy_task("toy"),
     "toy_pairs": toy_task("toy_pairs", "pair"),
     "toy_real": toy_task("toy_real", labels=()),
@@ -61,6 +61,13 @@ def test_the_part_is_a_random_one_of_a_fixed_size():
 
 def test_at_most_two_thousand_are_scored():
     assert len(divided([(str(n),) for n in range(30_000)], 0.5, "large")[1]) == 2000
+
+
+def test_questions_about_a_passage_stay_together():
+    rows = [Question(f"q{n}", "Who?", f"Passage {n // 5} .", ((0, "Passage"),)) for n in range(100)]
+    kept, scored = divided(SpanExamples.of(rows).about(), 0.2, "questions")
+    assert len(scored) == 20
+    assert not set(kept // 5) & set(scored // 5)
 
 
 def test_pairs_that_share_a_text_through_others_stay_together():
