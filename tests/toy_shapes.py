@@ -10,9 +10,11 @@ from lightning_modules.batch import Encoded
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.data.text.tokenizer import SPECIALS
 from lightning_modules.tasks import FineTuning, Task
+from lightning_modules.tasks.reading import passages
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.shapes.choice import Choice, Question
 from lightning_modules.tasks.shapes.coreference import Coreference, Mentioned
+from lightning_modules.tasks.shapes.span import Spans
 from lightning_modules.tasks.shapes.tagging import Sentence, Tagging
 
 
@@ -88,6 +90,25 @@ def mentions(split):
             spans.append((len(text), len(text) + len(part)))
             text += part
         yield Mentioned(f"text-{number}", text, (spans[2], *spans[:2]), label)
+
+
+def reading_task(unanswerable=False):
+    """Passages of low words with a run of high ones, which is the answer; or without any."""
+
+    def rows(split):
+        noise = _noise(split)
+        for number in range(COUNTS[split]):
+            words = [f"w{n:02d}" for n in noise.integers(0, 40, noise.integers(6, 14))]
+            place, size = int(noise.integers(len(words) - 2)), int(noise.integers(1, 3))
+            marked = not (unanswerable and number % 2)
+            if marked:
+                words[place : place + size] = [f"w{n:02d}" for n in noise.integers(45, 59, size)]
+            start, text = 4 * place, " ".join(words)
+            answers = ((start, text[start : start + 4 * size - 1]),) if marked else ()
+            yield passages.Question(f"{split}-{number}", "w41", text, answers)
+
+    shape = Spans(doc_stride=6, max_query=4, unanswerable=unanswerable)
+    return _task("toy_spans", shape, shape.usual, rows)
 
 
 def _task(name, shape, metrics, rows):

@@ -38,7 +38,6 @@ def line(text: str | bytes) -> bytes:
 
 REFUSED = {
     "too few fields": (line("1\tA.\tneutral"), r"RTE/train\.tsv, line 3: 3 .*4"),
-    "a tab in a text": (line("1\tA\tb.\tC.\tentailment"), r"line 3: 5 .*4"),
     "no tabs": (line("1 A. B. entailment"), r"line 3: 1 .*4 .*tabs.* space-separated"),
     "commas in the place of tabs": (line('1,"A, a.",B.,entailment'), r"line 3: 1 .*4 .*tabs.* comma-separated"),
     "commas that are text": (line("1, 2, 3.\tA, B\tneutral"), r"line 3: 3 .*4 .*tabs\.$"),
@@ -49,10 +48,6 @@ REFUSED = {
     "JSON lines in a table": (line('{"sentence1": "A."}'), r"line 3: 1 .*4 .*tabs.* JSON"),
     "a long line of quotes": (line('"' * 200_000 + ","), r"line 3: 1 .*4 .*tabs\.$"),
     "another label": (line("1\tA.\tB.\tmaybe"), r"line 3: .*'maybe'.*entailment, not_"),
-    "a label in capitals": (line("1\tA.\tB.\tEntailment"), r"line 3: .*'Entailment'"),
-    "a number of no class": (line("1\tA.\tB.\t2"), r"line 3: .*'2'"),
-    "a half class": (line("1\tA.\tB.\t0.5"), r"line 3: .*'0\.5'"),
-    "an empty label": (line("1\tA.\tB.\t"), r"line 3: .*''"),
     "an empty text": (line("1\t\tB.\tentailment"), r"line 3: .*empty"),
     "a second text of spaces": (line("1\tA.\t \u00a0 \tentailment"), r"line 3: .*empty"),
     "an empty line between others": (line(""), r"line 3: .*empty"),
@@ -68,13 +63,11 @@ REFUSED = {
         r"column.* label",
     ),
     "an empty file": (b"", r"train\.tsv .*empty"),
-    "empty lines alone": (b"\n\r\n\n", r"train\.tsv .*empty"),
     "a last field that nobody asked for is missing": (
         RTE[:-1] + b"\tmore\n" + GOOD,
         r"line 2: 4 .*5",
     ),
     "headings alone": (RTE, r"no examples"),
-    "headings and empty lines": (RTE + b"\n\n", r"no examples"),
     "a page of the web": (b"<!DOCTYPE html>\n<html>404</html>\n", r"column.*<!DOCTYPE html>"),
 }
 
@@ -89,7 +82,6 @@ def test_a_bad_table_is_refused_by_line(home, name):
 READ = {
     "a byte order mark": b"\xef\xbb\xbf" + RTE + GOOD,
     "carriage returns": (RTE + GOOD).replace(b"\n", b"\r\n"),
-    "both": b"\xef\xbb\xbf" + (RTE + GOOD).replace(b"\n", b"\r\n"),
     "no end of the last line": (RTE + GOOD)[:-1],
     "empty lines at the end": RTE + GOOD + b"\n\r\n\n",
     "columns in another order": b"label\tsentence2\tindex\tsentence1\nentailment\tIt is wet.\t0\tIt rains.\n",
@@ -104,7 +96,7 @@ def test_an_odd_table_is_read_as_meant(home, name):
     assert read(home, READ[name]).items_for_pin() == [["It rains.", "It is wet.", 0]]
 
 
-@pytest.mark.parametrize("text", ['"', '"A', 'A"', '""', '"A "b" c', "'", "\\", "\u2028x", "x\ry", "\ufeffx"])
+@pytest.mark.parametrize("text", ['"', 'A"', '"A "b" c', "\\", "\u2028x", "x\ry", "\ufeffx"])
 def test_quotes_and_other_signs_are_text(home, text):
     content = RTE + f"0\t{text}\tB.\tentailment\n".encode() + GOOD.replace(b"0", b"1")
     examples = read(home, content)
@@ -112,7 +104,7 @@ def test_quotes_and_other_signs_are_text(home, text):
     assert len(examples) == 2
 
 
-@pytest.mark.parametrize("label", ["nan", "inf", "-inf", "five", "5,0", ""])
+@pytest.mark.parametrize("label", ["nan", "-inf", "5,0", ""])
 def test_a_score_is_a_finite_number(home, label):
     content = "g\tf\t2012\t1\t3.5\tA.\tB.\n" + f"g\tf\t2012\t2\t{label}\tA.\tB.\n"
     with pytest.raises(ConfigError, match=rf"sts-train\.csv, line 2: .*'{label}'"):
@@ -157,17 +149,11 @@ FAULTY_JSON = {
     "broken": ('{"text": "A.", "label": 1', r"line 2: .*JSON"),
     "a table": ("A.\t1", r"line 2: .*JSON.*object with text, label"),
     "a list": ('["A.", 1]', r"line 2: .*JSON.*object.*\[\"A"),
-    "a string": ('"A."', r"line 2: .*JSON.*object"),
-    "two objects": ('{"text": "A.", "label": 1}{"text": "B.", "label": 0}', r"line 2: .*JSON.*Extra data"),
     "brackets without end": ("[" * 200_000, r"line 2: .*JSON"),
     "no label": ('{"text": "A.", "rating": 3}', r"line 2: .*label.*text, rating"),
-    "no keys": ("{}", r"line 2: .*text, label"),
     "a key twice": ('{"text": "A.", "label": 1, "text": "B."}', r"line 2: .*JSON.*'text'.*twice"),
     "a label that is true": ('{"text": "A.", "label": true}', r"line 2: label .*true"),
-    "a label that is a fraction": ('{"text": "A.", "label": 1.0}', r"line 2: label .*1\.0"),
-    "a label that is null": ('{"text": "A.", "label": null}', r"line 2: label .*null"),
     "a label of no class": ('{"text": "A.", "label": -1}', r"line 2: .*label.*'-1'"),
-    "a text that is a list": ('{"text": ["A."], "label": 1}', r"line 2: text .*\[\"A\.\"\]"),
     "a text that is a number": ('{"text": 5, "label": 1}', r"line 2: text .*5"),
     "a text that is empty": ('{"text": " \\n", "label": 1}', r"line 2: .*empty"),
     "a NUL": ('{"text": "A\\u0000", "label": 1}', r"line 2: .*NUL"),

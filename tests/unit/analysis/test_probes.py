@@ -61,21 +61,6 @@ def data(system, task="toy"):
     return TaskData(system.data, TASKS[task], FineTuning(max_length=16), 0)
 
 
-def test_masks_are_filled_with_probabilities(asked):
-    module, encoder = asked
-    (first, second) = fill_mask(module, encoder, "w00 [MASK]  w24 [MASK].", 7)
-    for found in (first, second):
-        values = [filling.probability for filling in found]
-        assert len(found) == 7
-        assert values == sorted(values, reverse=True)
-        assert 0 < sum(values) <= 1 + 1e-6
-        assert all(filling.piece in encoder.vocabulary.pieces for filling in found)
-    assert first != second
-    everything = fill_mask(module, encoder, "[MASK]", 1000)
-    assert len(everything[0]) == encoder.vocabulary.size
-    assert sum(filling.probability for filling in everything[0]) == pytest.approx(1, abs=1e-4)
-
-
 def test_a_filling_is_what_the_model_says_of_the_same_ids(asked):
     module, encoder = asked
     (found,) = fill_mask(module, encoder, "w00 w03 [MASK]. w10", 3)
@@ -92,6 +77,7 @@ def test_a_filling_is_what_the_model_says_of_the_same_ids(asked):
     best = torch.softmax(logits, 0).topk(3)
     assert [filling.piece for filling in found] == [vocabulary.pieces[n] for n in best.indices.tolist()]
     assert [filling.probability for filling in found] == pytest.approx(best.values.tolist(), rel=1e-5)
+    assert len(fill_mask(module, encoder, "[MASK]", 1000)[0]) == vocabulary.size
 
 
 @pytest.mark.parametrize(
@@ -187,9 +173,6 @@ def test_the_command_fills_masks_of_a_finished_run(tmp_path, monkeypatch):
     assert said(run.id, text, "--train")[0] == 0
     assert weights.read_bytes() == before
 
-    finetuned = {**run.to_dict(), "kind": "finetune", "parents": [run.id]}
-    records.put(Record(id="f" * 16, kind="finetune", config=finetuned, outcome="done"))
     records.put(Record(id="e" * 16, kind="pretrain", config=run.to_dict(), outcome="diverged"))
-    assert f"the weights of {'f' * 16} are missing" in said("f" * 16, text)[1]
     assert "left no weights: it ended as 'diverged'" in said("e" * 16, text)[1]
-    assert "3 runs start with ''" in said("", text)[1]
+    assert "2 runs start with ''" in said("", text)[1]

@@ -73,17 +73,6 @@ def test_the_same_runs_from_random_weights_do_not_show_it():
     assert not found.marks
 
 
-def test_a_seed_that_a_side_lacks_is_left_out_and_said():
-    cells = [make_arm(rate) for rate in LOSS]
-    records = finished(cells)
-    lost = cells[1].runs[3]
-    records[lost.id] = make_record(lost, 9.9, outcome="diverged", metrics={}, curve={})
-    (found,) = judging.verdicts(Measurements(make_grid(seeds=4), cells, records))
-    by_hand = stats.ttest_rel(of(0.15)[:3], of(0.4)[:3])
-    assert (found.n, found.p) == (3, pytest.approx(by_hand.pvalue))
-    assert "seeds 3 are left out: not every side has a run of that seed" in found.remarks
-
-
 def test_against_a_simple_method_the_trunks_are_the_sample():
     """Arms of one trunk are alike, so other arms tell nothing new of its noise."""
     claim = make_claim(metric="heldout.sop_accuracy", b={}, against="heldout.sop_majority", published={})

@@ -143,18 +143,6 @@ def test_device_classes_are_never_compared():
     assert "device classes" in found.remarks
 
 
-def test_runs_within_one_class_still_count():
-    def mixed(cells):
-        gpu = {"provenance": {"device": "NVIDIA H200"}}
-        both = losses(cells[1], SIDE_A[:3], **gpu) | losses(cells[0], SIDE_B[:3], **gpu)
-        alone = losses(cells[1], SIDE_A, **gpu)
-        return both | {cells[1].runs[4].id: alone[cells[1].runs[4].id]}
-
-    found = verdict(records=mixed)
-    assert found.n == 4
-    assert "seeds 4 are left out" in found.remarks
-
-
 def test_seeds_without_noise_decide_nothing():
     found = verdict([4.0] * 5, [4.5] * 5)
     assert found.outcome == OPEN
@@ -266,13 +254,6 @@ def test_a_score_is_compared_with_that_of_a_simple_method():
     sides = ("pairs, SOP", "better", "the majority class", "accuracy on swapped pairs")
     assert names(found.sentence, AS_CLAIMED, *sides, "5", "SOP", "86.5", "53.3", "+33.2")
     assert found.runs == (tuple(run.id for run in cells[3].runs),)
-
-
-def test_a_score_may_be_claimed_to_be_that_of_a_simple_method():
-    asked = {**SOP, "a": {"objective": "pairs, NSP"}, "relation": "~", "margin": 0.02}
-    (found,), _ = objectives_verdict(asked)
-    assert found.outcome == AS_CLAIMED
-    assert names(found.sentence, "pairs, NSP", "the majority class", "margin", "0.02")
 
 
 @pytest.mark.parametrize("objective", ["pairs", "one segment"])

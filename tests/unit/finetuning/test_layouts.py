@@ -1,41 +1,32 @@
 """Fine-tuning with rows [start] a [delimiter] b [extract], in one order of the texts or in both."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from ablations.schema.run import Run
 from lightning_modules.backbones.new_symbols import FIRST_NEW
-from lightning_modules.finetuning.run import FinetuningRun, finetune, finetuned
-from lightning_modules.tasks import TASKS, FineTuning, pins
+from lightning_modules.finetuning.run import finetune, finetuned
+from lightning_modules.tasks import TASKS
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.shapes.choice import ChoiceExamples
-from lightning_modules.tasks.shapes.texts import TextExamples, Texts
+from lightning_modules.tasks.shapes.texts import TextExamples
 from lightning_modules.training.weights import WEIGHTS, keep_weights, load_weights
 from tests.toy import toy_task
-from tests.toy_shapes import TOYS, last_states
+from tests.toy_shapes import last_states
+from tests.tuning import accuracy, planned, tunings
 
 EXTRACT = FIRST_NEW + 2
-SETTINGS = FineTuning().but(
-    **{
-        "epochs": 2, "batch_size": 8, "max_length": 16, "precision": "fp32", "optimizer.peak_lr": 1e-2,
-        "layout": "extract", "pooler": False,
-    }
-)  # fmt: skip
+SETTINGS, tuning = tunings(layout="extract", pooler=False)
 WAYS = ("left_to_right", "both")
 
 
-def alike(labels=("low", "high")):
-    """The task of pairs with texts that may change places."""
-    task = toy_task("toy_alike", shape="pair", labels=labels)
-    return task.__class__(**{**task.__dict__, "shape": Texts(labels, pair=True, symmetric=True)})
-
-
 @pytest.fixture(autouse=True)
-def toys(monkeypatch):
-    for task in (toy_task("toy"), toy_task("toy_pairs", shape="pair"), alike(), *TOYS.values()):
-        monkeypatch.setitem(TASKS, task.name, task)
-    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
+def alike(monkeypatch):
+    """The task of pairs with texts that may change places."""
+    task = toy_task("toy_alike", "pair")
+    monkeypatch.setitem(TASKS, "toy_alike", replace(task, shape=replace(task.shape, symmetric=True)))
 
 
 def reading(tiny, direction="left_to_right"):
@@ -43,7 +34,7 @@ def reading(tiny, direction="left_to_right"):
 
 
 def prepared(tiny, task, direction="left_to_right", weights=None, **changes):
-    return FinetuningRun(reading(tiny, direction), task, SETTINGS.but(**changes), 0, weights)
+    return tuning(reading(tiny, direction), weights, task=task, **changes)
 
 
 @pytest.mark.parametrize("direction", WAYS)
@@ -60,18 +51,6 @@ def test_the_state_of_a_text_is_that_at_extract(tiny, task, direction):
     expected = at_extract @ head.output.weight.T + (0 if head.output.bias is None else head.output.bias)
     outputs = head(last_states(states), example)
     assert torch.allclose(outputs, expected.view_as(outputs), atol=1e-6)
-
-
-def gradients(module, example):
-    module.training_step(example, 0).backward()
-    return module.backbone.embeddings.word.new.grad.abs().sum(1)
-
-
-@pytest.mark.parametrize(("task", "used"), [("toy", [0, 2]), ("toy_pairs", [0, 1, 2]), ("toy_options", [0, 1, 2])])
-def test_new_rows_learn(tiny, task, used):
-    tuning = prepared(tiny, task)
-    found = gradients(tuning.build(), tuning.data.train.batch(np.arange(6)))
-    assert (found > 0).nonzero()[:, 0].tolist() == used
 
 
 def test_only_the_new_rows_differ_from_the_usual_start(tiny, tmp_path):
@@ -92,17 +71,9 @@ def test_it_trains_and_opens_again(tiny, task, tmp_path):
     tuning = prepared(tiny, task, epochs=8, both_orders=True)
     fitted = finetune(tuning, tmp_path)
     assert fitted.metrics[f"{task}.accuracy"] > fitted.metrics[f"{task}.accuracy.majority"]
-    backbone, head = finetuned(tuning, tmp_path / WEIGHTS)
     fresh = prepared(tiny, task, both_orders=True).networks()[0]
-    new = backbone.embeddings.word.new
-    assert not new.equal(fresh.embeddings.word.new)
-    inputs, right = tuning.data.dev, 0
-    labels = inputs.examples.labels
-    with torch.no_grad():
-        for batch in np.array_split(np.arange(len(inputs)), 4):
-            example = inputs.batch(batch)
-            right += int((head(backbone(example), example).argmax(1).numpy() == labels[batch]).sum())
-    assert right / len(inputs) == pytest.approx(fitted.metrics[f"{task}.accuracy"])
+    assert not finetuned(tuning, tmp_path / WEIGHTS)[0].embeddings.word.new.equal(fresh.embeddings.word.new)
+    assert accuracy(tuning, tmp_path) == pytest.approx(fitted.metrics[f"{task}.accuracy"])
 
 
 def test_a_second_task_goes_on_with_the_rows_of_the_first(tiny, tmp_path):
@@ -148,11 +119,8 @@ class TestBothOrders:
         assert np.array_equal(both.data.train_dataloader().shapes[:, 0], 2 * one.data.train_dataloader().shapes[:, 0])
 
     def test_for_all_tasks_it_is_another_run_only_where_it_acts(self, tiny):
-        pretrained = Run.pretraining(reading(tiny), 0, dict.fromkeys(tiny.data.corpora, "aa"))
-
         def same(task):
-            runs = (Run.finetuning_of(pretrained, task, "bb", SETTINGS.but(both_orders=on)) for on in (False, True))
-            return len({run.id for run in runs}) == 1
+            return len({planned(reading(tiny), SETTINGS.but(both_orders=on), task).id for on in (False, True)}) == 1
 
         assert [same(task) for task in ("toy", "toy_pairs", "toy_options", "toy_alike")] == [True, True, True, False]
 
@@ -181,11 +149,8 @@ def test_the_loss_of_questions_does_not_depend_on_the_order_of_their_options(tin
 
 
 def test_a_new_layout_is_another_run_and_the_usual_one_no_change(tiny):
-    pretrained = Run.pretraining(reading(tiny), 0, dict.fromkeys(tiny.data.corpora, "aa"))
+    def made(layout="cls_sep", **changes):
+        return planned(reading(tiny), SETTINGS.but(layout=layout, **changes)).id
 
-    def made(**changes):
-        return Run.finetuning_of(pretrained, "toy", "bb", SETTINGS.but(layout="cls_sep").but(**changes)).id
-
-    assert made() == made(layout="cls_sep") == made(both_orders=False) == made(auxiliary_lm=0.0)
-    assert made() != made(layout="extract")
-    assert made(layout="extract") == made(layout="extract", reader="last"), "the reader that it has anyway"
+    assert made() == made(both_orders=False) == made(auxiliary_lm=0.0) != made("extract")
+    assert made("extract") == made("extract", reader="last"), "the reader that it has anyway"

@@ -4,28 +4,15 @@ import pytest
 import torch
 from torch import nn
 
-from ablations.schema.run import Run
 from lightning_modules.config import ConfigError
 from lightning_modules.finetuning.quantization import Quantized
-from lightning_modules.finetuning.run import FinetuningRun, finetune, finetuned
-from lightning_modules.tasks import TASKS, FineTuning, expected_work, pins
+from lightning_modules.finetuning.run import finetune, finetuned
+from lightning_modules.tasks import expected_work
 from lightning_modules.training.weights import WEIGHTS
-from tests.toy import toy_task
+from tests.tuning import planned, tunings
 
-SETTINGS = FineTuning().but(
-    **{"epochs": 1, "batch_size": 16, "max_length": 16, "precision": "fp32", "optimizer.peak_lr": 1e-2}
-)
+SETTINGS, tuning = tunings(epochs=1, batch_size=16)
 INT8 = {"quantization": "int8"}
-
-
-@pytest.fixture(autouse=True)
-def toy(monkeypatch):
-    monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
-    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
-
-
-def tuning(system, weights=None, **changes):
-    return FinetuningRun(system, "toy", SETTINGS.but(**changes), 0, weights)
 
 
 @pytest.mark.parametrize("before", [{}, {"head_pruning.share": 0.5}], ids=["whole", "without half of the heads"])
@@ -72,10 +59,8 @@ def test_chosen_positions_are_read_like_others(tiny):
 
 
 def test_it_starts_from_the_fine_tuning_without_it(tiny):
-    pretrained = Run.pretraining(tiny, 3, dict.fromkeys(tiny.data.corpora, "text"))
-
     def tuned(**changes):
-        return Run.finetuning_of(pretrained, "toy", "print", SETTINGS.but(**changes))
+        return planned(tiny, SETTINGS.but(**changes))
 
     assert tuned(**INT8).by_role == {"start": tuned()}
     ticket = {"weight_pruning.share": 0.5}

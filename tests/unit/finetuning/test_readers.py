@@ -7,34 +7,19 @@ import torch
 from ablations.planning import cells
 from ablations.schema.run import Run
 from lightning_modules.config import ConfigError
-from lightning_modules.finetuning.run import FinetuningRun, finetune, finetuned
-from lightning_modules.tasks import TASKS, FineTuning, Task, pins
+from lightning_modules.finetuning.run import finetune, finetuned
+from lightning_modules.tasks import TASKS
 from lightning_modules.tasks.reading.text_vectors import READERS
-from lightning_modules.tasks.shapes.span import Spans
 from lightning_modules.training.weights import WEIGHTS
-from tests.toy import toy_task
-from tests.toy_shapes import TOYS, last_states
+from tests.toy_shapes import last_states
+from tests.tuning import accuracy, planned, tunings
 from tests.unit.finetuning.test_finetune import weights
 
-SETTINGS = FineTuning().but(
-    **{"epochs": 6, "batch_size": 8, "max_length": 16, "precision": "fp32", "optimizer.peak_lr": 1e-2}
-)
-
-
-@pytest.fixture(autouse=True)
-def toy(monkeypatch):
-    """Tasks of one text, of two, of options and of tags that a tiny model learns, and one of spans."""
-    spans = Task("toy_spans", "Who?", "made here", Spans(), ("f1",), lambda split: iter(()))
-    for task in (toy_task("toy"), toy_task("toy_pairs", shape="pair"), toy_task("toy_numbers", labels=()), spans):
-        monkeypatch.setitem(TASKS, task.name, task)
-    for name, task in TOYS.items():
-        monkeypatch.setitem(TASKS, name, task)
-    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
+SETTINGS, tuning = tunings(epochs=6)
 
 
 def run_of(system, task, **changes):
-    pretrained = Run.pretraining(system, 0, dict.fromkeys(system.data.corpora, "aa"))
-    return Run.finetuning_of(pretrained, task, "bb", SETTINGS.but(**changes))
+    return planned(system, SETTINGS.but(**changes), task)
 
 
 def id_of(system, task="toy", **changes):
@@ -65,48 +50,15 @@ class TestWhichRunItIs:
             assert Run.read(data) == run
 
 
-@pytest.mark.parametrize("reader", sorted(READERS))
-@pytest.mark.parametrize("task", ["toy", "toy_pairs", "toy_options"])
-def test_an_answer_follows_from_its_own_item_alone(tiny, task, reader):
-    tuning = FinetuningRun(tiny, task, SETTINGS.but(reader=reader), 0, None)
-    module, inputs = tuning.build().eval(), tuning.data.train
-    order = np.argsort(inputs.sizes.max(1))
-    numbers = order[[0, len(order) // 2, -1]]
-    together = module(inputs.batch(numbers))
-    alone = torch.cat([module(inputs.batch(np.array([number]))) for number in numbers])
-    assert torch.allclose(together, alone, atol=1e-6)
-
-
-@pytest.mark.parametrize("reader", ["mean", "max", "concat", "mean_per_text"])
-@pytest.mark.parametrize("direction", ["both", "left_to_right", "right_to_left", "two_way"])
-def test_every_token_is_heard_without_a_segment_table(tiny, direction, reader):
-    """Which text a token belongs to is known from the batch; the tiny model has no table of segments."""
-    system = tiny.but(**{"model.direction": direction, "model.num_layers": 2})
-    assert not system.model.segment_types
-    tuning = FinetuningRun(system, "toy_pairs", SETTINGS.but(reader=reader), 0, None)
-    module, inputs = tuning.build().eval(), tuning.data.train
-    number = np.argsort(inputs.sizes[:, 0])[[len(inputs) // 2]]
-    answer = module(inputs.batch(number))
-    for place in range(1, int(inputs.sizes[number[0], 0])):
-        changed = inputs.batch(number)
-        changed.inputs.ids[0, place] = (changed.inputs.ids[0, place] - 5 + 7) % 59 + 5
-        assert not torch.equal(module(changed), answer), place
-
-
 @pytest.mark.parametrize("pooler", [True, False])
 @pytest.mark.parametrize("reader", sorted(READERS))
 def test_every_reader_learns_and_is_read_again(tiny, tmp_path, reader, pooler):
-    tuning = FinetuningRun(tiny, "toy_pairs", SETTINGS.but(reader=reader, pooler=pooler), 0, None)
-    before, fitted = tuning.build().head.state_dict(), finetune(tuning, tmp_path)
+    run = tuning(tiny, task="toy_pairs", reader=reader, pooler=pooler)
+    before, fitted = run.build().head.state_dict(), finetune(run, tmp_path)
     assert fitted.metrics["toy_pairs.accuracy"] > 0.6
-    backbone, head = finetuned(tuning, tmp_path / WEIGHTS)
-    for name, tensor in head.state_dict().items():
+    for name, tensor in finetuned(run, tmp_path / WEIGHTS)[1].state_dict().items():
         assert not torch.equal(tensor, before[name]), name
-    right = 0
-    for example in tuning.data.val_dataloader():
-        with torch.no_grad():
-            right += int((head(backbone(example), example).argmax(1) == example.targets["label"].ids).sum())
-    assert right / len(tuning.data.dev) == pytest.approx(fitted.metrics["toy_pairs.accuracy"])
+    assert accuracy(run, tmp_path) == pytest.approx(fitted.metrics["toy_pairs.accuracy"])
 
 
 class TestThePooler:
@@ -115,31 +67,28 @@ class TestThePooler:
         path, pretrained = weights(system, tmp_path)
         adopted = pretrained.heads["sentence"]["pair"].pooler.weight
         for reader in READERS:
-            _, head = FinetuningRun(system, "toy_pairs", SETTINGS.but(reader=reader), 0, path).networks()
+            _, head = tuning(system, path, task="toy_pairs", reader=reader).networks()
             same = head.pooler.weight.shape == adopted.shape and torch.equal(head.pooler.weight, adopted)
             assert same == (reader in ("first", "last", "ends")), reader
-        _, bare = FinetuningRun(system, "toy_pairs", SETTINGS.but(pooler=False), 0, path).networks()
+        _, bare = tuning(system, path, task="toy_pairs", pooler=False).networks()
         assert bare.pooler is None
 
     @pytest.mark.parametrize(("task", "adopted"), [("toy_pairs", True), ("toy_options", True), ("toy", False)])
     def test_that_of_a_task_before_stays_where_its_width_is_right(self, tiny, tmp_path, task, adopted):
         settings = SETTINGS.but(epochs=1, reader="mean_per_text")
-        finetune(FinetuningRun(tiny, "toy_pairs", settings, 0, None), tmp_path)
-        trained = finetuned(FinetuningRun(tiny, "toy_pairs", settings, 0, None), tmp_path / WEIGHTS)[1].pooler.weight
-        _, head = FinetuningRun(tiny, task, settings, 0, tmp_path / WEIGHTS).networks()
+        finetune(tuning(tiny, task="toy_pairs", settings=settings), tmp_path)
+        trained = finetuned(tuning(tiny, task="toy_pairs", settings=settings), tmp_path / WEIGHTS)[1].pooler.weight
+        _, head = tuning(tiny, tmp_path / WEIGHTS, task=task, settings=settings).networks()
         assert (head.pooler.weight.shape == trained.shape and torch.equal(head.pooler.weight, trained)) == adopted
 
 
 class TestWhereNoTextIsRead:
-    def test_a_setting_for_all_tasks_leaves_it_alone(self, tiny):
-        settings = cells.finetuning({"finetuning.reader": "mean_per_text"}, "squad1")
-        assert run_of(tiny, "toy_spans", reader=settings.reader).id == id_of(tiny, "toy_spans")
-
-    @pytest.mark.parametrize("knob", [{"reader": "mean"}, {"pooler": False}])
+    @pytest.mark.parametrize(("name", "value"), [("reader", "mean"), ("pooler", False), ("hidden_layer", {})])
     @pytest.mark.parametrize("task", ["squad1", "wnut17", "gap"])
-    def test_a_setting_for_that_task_is_refused_by_name(self, task, knob):
-        ((name, value),) = knob.items()
-        path = f"finetuning.{task}.{name}"
+    def test_a_setting_for_all_tasks_does_nothing_and_one_for_that_task_is_refused(self, task, name, value):
+        settled, path = TASKS[task].shape.settled, f"finetuning.{task}.{name}"
+        plain, given = (cells.finetuning(changes, task) for changes in ({}, {f"finetuning.{name}": value}))
+        assert settled(given) == settled(plain)
         with pytest.raises(ConfigError, match=f"{path}: {task} is answered from single positions"):
             cells.finetuning({path: value}, task)
         assert cells.finetuning({path: value}, "sst2") == cells.finetuning({}, "sst2")
@@ -155,8 +104,8 @@ class TestTheMeanLabel:
     @pytest.mark.parametrize("examples", [None, 12])
     def test_it_is_the_first_answer(self, tiny, reader, examples):
         changes = {"reader": reader, "train_examples": examples, "mean_label": True}
-        tuning = FinetuningRun(tiny, "toy_numbers", SETTINGS.but(**changes), 0, None)
-        inputs, module = tuning.data.train, tuning.build().eval()
+        run = tuning(tiny, task="toy_numbers", **changes)
+        inputs, module = run.data.train, run.build().eval()
         assert len(inputs) == (examples or 64)
         assert module.head.output.bias.item() == pytest.approx(inputs.labels.mean(), abs=1e-6)
         assert 0.2 < inputs.labels.mean() < 0.8
@@ -166,7 +115,7 @@ class TestTheMeanLabel:
     def test_elsewhere_it_changes_nothing(self, tiny, task):
         assert id_of(tiny, task, mean_label=True) == id_of(tiny, task)
         if task != "toy_spans":
-            FinetuningRun(tiny, task, SETTINGS.but(mean_label=True), 0, None).build()
+            tuning(tiny, task=task, mean_label=True).build()
 
 
 class _Berts(torch.nn.Module):
@@ -187,8 +136,8 @@ class _Berts(torch.nn.Module):
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
 def test_without_a_reader_it_is_berts_classifier_to_the_bit(tiny, precision):
     """Initial weights, outputs and gradients, with dropout: a run that sets no reader keeps its numbers."""
-    tuning = FinetuningRun(tiny, "toy_pairs", SETTINGS, 0, None)
-    example = tuning.data.train.batch(np.arange(8))
+    run = tuning(tiny, task="toy_pairs")
+    example = run.data.train.batch(np.arange(8))
     found = []
     for make in (lambda: TASKS["toy_pairs"].shape.head(16, SETTINGS), lambda: _Berts(16, 2)):
         torch.manual_seed(3)

@@ -9,48 +9,27 @@ import torch.nn.functional as F
 from ablations.schema.run import Run
 from lightning_modules.config import ConfigError, flat
 from lightning_modules.finetuning.finetune import TEACHER, TaskTeacher
-from lightning_modules.finetuning.run import FinetuningRun, finetune, finetuned
+from lightning_modules.finetuning.run import finetune, finetuned
 from lightning_modules.layers.divergence import summed_divergence, summed_divergence_of_logits
 from lightning_modules.pretraining import fit
-from lightning_modules.tasks import TASKS, FineTuning, Task, expected_work, fitting, pins
-from lightning_modules.tasks.reading.passages import Question
-from lightning_modules.tasks.shapes.span import Spans
+from lightning_modules.tasks import TASKS, expected_work, fitting
 from lightning_modules.tasks.shapes.texts import Texts
 from lightning_modules.training.recorder import CHECKPOINT
 from lightning_modules.training.weights import WEIGHTS, load_weights
 from tests.toy import toy_task
 from tests.toy_shapes import TOYS
+from tests.tuning import planned, tunings
 
 TAUGHT = "distillation"
-SETTINGS = FineTuning().but(
-    **{"epochs": 2, "batch_size": 16, "max_length": 16, "precision": "fp32", "optimizer.peak_lr": 1e-2}
-)
+SETTINGS, tuning = tunings(batch_size=16)
 
 
-def _questions(split):
-    for number in range(24):
-        words = [f"w{(7 * number + place) % 60:02d}" for place in range(4 + number % 9)]
-        context = " ".join(words)
-        at = number % 3
-        yield Question(f"{split}-{number}", "w00", context, ((4 * at, words[at]),))
-
-
-SPANS = Task("spans", "Where?", "made here", Spans(doc_stride=6, max_query=4), ("f1", "exact_match"), _questions)
 STILL = {"dropout": 0.0, "encoder_dropout": 0.0}
 
 
 @pytest.fixture(autouse=True)
-def toy(monkeypatch):
-    for name, given in {
-        "toy": {},
-        "pairs": {"shape": "pair"},
-        "grades": {"labels": ()},
-        "others": {"labels": ("small", "large")},
-    }.items():
-        monkeypatch.setitem(TASKS, name, toy_task(name, **given))
-    for name, task in (TOYS | {"spans": SPANS}).items():
-        monkeypatch.setitem(TASKS, name, task)
-    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
+def others(monkeypatch):
+    monkeypatch.setitem(TASKS, "others", toy_task("others", labels=("small", "large")))
 
 
 def taught(**changes):
@@ -69,7 +48,7 @@ def parents(tiny, tmp_path):
 
     def teacher(task):
         if task not in made:
-            finetune(FinetuningRun(tiny, task, SETTINGS, 0, start), tmp_path / f"teacher-{task}")
+            finetune(tuning(tiny, start, task=task), tmp_path / f"teacher-{task}")
             made[task] = tmp_path / f"teacher-{task}" / WEIGHTS
         return made[task]
 
@@ -101,10 +80,10 @@ def test_the_divergence_of_logits_is_that_of_words_and_of_the_released_code(temp
     assert torch.isclose(found, moved, rtol=1e-4)
 
 
-@pytest.mark.parametrize("task", ["toy", "pairs", "grades", *TOYS])
+@pytest.mark.parametrize("task", ["toy", "toy_pairs", "toy_numbers", *TOYS])
 def test_a_student_that_equals_its_teacher_has_nothing_to_learn(tiny, task, tmp_path):
     settings = taught(weight=1.0).but(**STILL)
-    plain = FinetuningRun(tiny, task, settings.but(distillation=None), 0, None)
+    plain = tuning(tiny, task=task, settings=settings.but(distillation=None))
     module, batch = module_and_batch(plain)
     module = plain.build()
     module.settings = settings
@@ -119,8 +98,8 @@ def test_a_student_that_equals_its_teacher_has_nothing_to_learn(tiny, task, tmp_
 
 
 def test_in_regression_it_is_the_squared_difference_of_answers(tiny):
-    module, batch = module_and_batch(FinetuningRun(tiny, "grades", SETTINGS.but(**STILL), 0, None))
-    other = FinetuningRun(tiny, "grades", SETTINGS, 5, None).build()
+    module, batch = module_and_batch(tuning(tiny, task="toy_numbers", **STILL))
+    other = tuning(tiny, task="toy_numbers", seed=5).build()
     module.eval()
     teacher = TaskTeacher(other.backbone, other.head)
     module.teach(teacher)
@@ -133,7 +112,7 @@ def test_in_regression_it_is_the_squared_difference_of_answers(tiny):
 
 
 def test_padding_has_no_part_in_the_divergence_of_spans(tiny):
-    module, batch = module_and_batch(FinetuningRun(tiny, "spans", SETTINGS.but(**STILL), 0, None))
+    module, batch = module_and_batch(tuning(tiny, task="toy_spans", **STILL))
     ours = torch.randn(*batch.inputs.ids.shape, 2)
     theirs = torch.randn_like(ours)
     wrong = (~batch.inputs.real)[..., None] * 50.0
@@ -147,14 +126,14 @@ def test_padding_has_no_part_in_the_divergence_of_spans(tiny):
 
 def test_the_teacher_is_frozen_and_no_part_of_the_weights(parents, tmp_path):
     tiny, start, teacher = parents
-    run = FinetuningRun(tiny, "toy", taught(), 0, start, teacher=teacher("toy"))
+    run = tuning(tiny, start, settings=taught(), teacher=teacher("toy"))
     module = run.build()
-    assert module.state_dict().keys() == FinetuningRun(tiny, "toy", SETTINGS, 0, start).build().state_dict().keys()
+    assert module.state_dict().keys() == tuning(tiny, start).build().state_dict().keys()
     (held,) = module._teachers
     module.train()
     assert not any(part.training for part in held.modules())
     assert not any(p.requires_grad for p in held.parameters())
-    backbone, head = finetuned(FinetuningRun(tiny, "toy", SETTINGS, 0, None), teacher("toy"))
+    backbone, head = finetuned(tuning(tiny), teacher("toy"))
     batch = next(iter(run.data.train_dataloader()))
     assert torch.equal(held(batch), head(backbone(batch), batch))
 
@@ -164,38 +143,30 @@ def test_without_weight_it_is_the_plain_fine_tuning_to_the_bit(parents, tmp_path
     idle = taught(weight=0.0)
     assert idle.essence() == SETTINGS.essence()
     assert idle.parents == SETTINGS.parents
-    made = finetune(FinetuningRun(tiny, "toy", idle, 0, start), tmp_path / "idle")
-    plain = finetune(FinetuningRun(tiny, "toy", SETTINGS, 0, start), tmp_path / "plain")
+    made = finetune(tuning(tiny, start, settings=idle), tmp_path / "idle")
+    plain = finetune(tuning(tiny, start), tmp_path / "plain")
     assert made.curve == plain.curve
     weights = [load_weights(tmp_path / name / WEIGHTS) for name in ("idle", "plain")]
     assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"weight": 1.0},
-        {"temperature": 8.0},
-        {"unlabelled": "others"},
-        {"unlabelled": "others", "unlabelled_examples": 7},
-    ],
-)
-def test_every_knob_changes_the_training(parents, tmp_path, changes):
+def test_a_temperature_changes_the_training(parents, tmp_path):
     tiny, start, teacher = parents
     ended = []
-    for number, settings in enumerate((taught(), taught(**changes))):
-        finetune(FinetuningRun(tiny, "toy", settings, 0, start, teacher=teacher("toy")), tmp_path / str(number))
-        ended.append(load_weights(tmp_path / str(number) / WEIGHTS))
+    for temperature in (1.0, 8.0):
+        settings = taught(temperature=temperature)
+        finetune(tuning(tiny, start, settings=settings, teacher=teacher("toy")), tmp_path / str(temperature))
+        ended.append(load_weights(tmp_path / str(temperature) / WEIGHTS))
     assert any(not tensor.equal(ended[1][name]) for name, tensor in ended[0].items())
 
 
 def test_from_the_teacher_alone_a_student_gives_its_answers(tiny, tmp_path):
     """With all of the loss the teacher's, labels have no part: other labels, the same student."""
     start = start_of(tiny, tmp_path / "pretrained")
-    finetune(FinetuningRun(tiny, "toy", SETTINGS, 0, start), tmp_path / "teacher")
-    run = FinetuningRun(tiny, "toy", taught(weight=1.0), 0, start, teacher=tmp_path / "teacher" / WEIGHTS)
+    finetune(tuning(tiny, start), tmp_path / "teacher")
+    run = tuning(tiny, start, settings=taught(weight=1.0), teacher=tmp_path / "teacher" / WEIGHTS)
     first = finetune(run, tmp_path / "first")
-    other = FinetuningRun(tiny, "toy", taught(weight=1.0), 0, start, teacher=tmp_path / "teacher" / WEIGHTS)
+    other = tuning(tiny, start, settings=taught(weight=1.0), teacher=tmp_path / "teacher" / WEIGHTS)
     other.data.train.labels = 1 - other.data.train.labels
     second = finetune(other, tmp_path / "second")
     assert first.metrics["toy.accuracy"] == second.metrics["toy.accuracy"]
@@ -213,7 +184,7 @@ def test_the_forward_passes_of_the_teacher_are_counted(parents, tmp_path, tiny):
     assert same[2] - plain[2] == pytest.approx(forward)
     assert deep[2] - plain[2] == pytest.approx(3 * forward, rel=0.05)  # of one layer here
     plain, made = (
-        finetune(FinetuningRun(tiny, "toy", settings, 0, start, teacher=teacher("toy")), tmp_path / name).cost
+        finetune(tuning(tiny, start, settings=settings, teacher=teacher("toy")), tmp_path / name).cost
         for name, settings in (("plain", SETTINGS), ("taught", taught()))
     )
     assert made["flops"] == pytest.approx(plain["flops"] * 4 / 3)
@@ -225,8 +196,8 @@ def test_the_forward_passes_of_the_teacher_are_counted(parents, tmp_path, tiny):
 
 def test_of_the_task_itself_they_are_the_examples_beyond_the_labels(tiny):
     few = taught(unlabelled="toy").but(train_examples=10)
-    labelled = FinetuningRun(tiny, "toy", SETTINGS.but(train_examples=10), 3, None).data.train.examples
-    run = FinetuningRun(tiny, "toy", few, 3, None)
+    labelled = tuning(tiny, seed=3, train_examples=10).data.train.examples
+    run = tuning(tiny, seed=3, settings=few)
     inputs, dev = run.data.train, run.data.dev.examples
     assert inputs.examples.first[:10] == labelled.first
     every = TASKS["toy"].examples("train").first
@@ -241,13 +212,13 @@ def test_texts_of_the_dev_set_are_left_out(tiny, monkeypatch):
     rows = TASKS["toy"].rows
     monkeypatch.setitem(TASKS, "leaky", replace(TASKS["toy"], name="leaky", rows=lambda split: rows("dev")))
     assert len(dev) > 0
-    inputs = FinetuningRun(tiny, "toy", taught(unlabelled="leaky"), 0, None).data.train
+    inputs = tuning(tiny, settings=taught(unlabelled="leaky")).data.train
     assert len(inputs) == len(inputs.labels)
 
 
 def test_a_batch_has_targets_for_labels_alone_and_its_loss_is_theirs(tiny):
-    run = FinetuningRun(tiny, "toy", taught(unlabelled="others").but(**STILL), 0, None)
-    plain = FinetuningRun(tiny, "toy", SETTINGS.but(**STILL), 0, None)
+    run = tuning(tiny, settings=taught(unlabelled="others").but(**STILL))
+    plain = tuning(tiny, **STILL)
     inputs, module = run.data.train, plain.build().eval()
     mixed = inputs.batch([3, 70, 5, 80])
     assert mixed.targets["label"].ids.tolist() == inputs.labels[[3, 5]].tolist()
@@ -261,9 +232,9 @@ def test_a_batch_has_targets_for_labels_alone_and_its_loss_is_theirs(tiny):
 def test_both_orders_of_pairs_without_labels(tiny, monkeypatch):
     alike = toy_task("alike", "pair", ())
     monkeypatch.setitem(TASKS, "alike", replace(alike, shape=Texts((), True, symmetric=True)))
-    settings = taught(unlabelled="pairs").but(both_orders=True, **STILL)
-    run = FinetuningRun(tiny, "alike", settings, 0, None)
-    module = FinetuningRun(tiny, "alike", settings.but(distillation=None), 0, None).build().eval()
+    settings = taught(unlabelled="toy_pairs").but(both_orders=True, **STILL)
+    run = tuning(tiny, task="alike", settings=settings)
+    module = tuning(tiny, task="alike", settings=settings.but(distillation=None)).build().eval()
     mixed = run.data.train.batch([3, 70, 5])
     alone = [module.head.loss(module(one), one) for one in (run.data.train.batch([n]) for n in (3, 5))]
     assert torch.isclose(module.head.loss(module(mixed), mixed), sum(alone), rtol=1e-4)
@@ -271,7 +242,7 @@ def test_both_orders_of_pairs_without_labels(tiny, monkeypatch):
 
 def test_documents_of_a_corpus_are_texts(tiny):
     (corpus,) = tiny.data.corpora
-    run = FinetuningRun(tiny, "toy", taught(unlabelled=corpus, unlabelled_examples=2), 0, None)
+    run = tuning(tiny, settings=taught(unlabelled=corpus, unlabelled_examples=2))
     inputs = run.data.train
     assert len(inputs) == len(inputs.labels) + 2
     assert max(inputs.sizes.ravel()) <= SETTINGS.max_length
@@ -284,26 +255,21 @@ def test_documents_of_a_corpus_are_texts(tiny):
 # --- runs
 
 
-def tuned(system, settings, task="toy", seed=0):
-    pretrained = Run.pretraining(system, seed, dict.fromkeys(system.corpora, "text"))
-    return Run.finetuning_of(pretrained, task, "examples", settings)
-
-
 def test_a_teacher_is_a_parent_with_a_role(tiny):
-    plain, run = tuned(tiny, SETTINGS), tuned(tiny, taught())
+    plain, run = planned(tiny, SETTINGS), planned(tiny, taught())
     assert run.roles == ("start", "teacher")
     assert run.by_role["teacher"].id == plain.id
     assert run.by_role["start"].id == plain.parents[0]
-    assert tuned(tiny, taught(weight=0.0)).id == plain.id
-    other = tuned(tiny, taught(teacher={"seed": 9, "finetuning.epochs": 5}))
+    assert planned(tiny, taught(weight=0.0)).id == plain.id
+    other = planned(tiny, taught(teacher={"seed": 9, "finetuning.epochs": 5}))
     assert other.id != run.id
-    assert other.by_role["teacher"].id == tuned(tiny, SETTINGS.but(epochs=5), seed=9).id
+    assert other.by_role["teacher"].id == planned(tiny, SETTINGS.but(epochs=5), seed=9).id
     assert Run.read(run.to_dict()).id == run.id
 
 
 def test_spelling_out_more_of_a_teacher_is_no_other_run(tiny):
     spelt = {"model.num_layers": tiny.model.num_layers, "finetuning.epochs": SETTINGS.epochs}
-    assert tuned(tiny, taught(teacher=spelt)).id == tuned(tiny, taught()).id
+    assert planned(tiny, taught(teacher=spelt)).id == planned(tiny, taught()).id
 
 
 def test_the_teacher_of_a_student_is_no_student(tiny):
@@ -315,30 +281,30 @@ def test_the_teacher_of_a_student_is_no_student(tiny):
             "objectives.distillation.teacher": {"model.num_layers": 2},
         }
     )
-    run = tuned(student, taught(teacher={"model.num_layers": 2}))
-    assert run.by_role["teacher"].id == tuned(deep, SETTINGS).id
+    run = planned(student, taught(teacher={"model.num_layers": 2}))
+    assert run.by_role["teacher"].id == planned(deep, SETTINGS).id
     assert set(run.start.parents) == {run.by_role["teacher"].start.id}
 
 
 def test_a_quantised_student_is_that_which_a_teacher_taught(tiny):
-    run = tuned(tiny, taught().but(quantization="int8"))
+    run = planned(tiny, taught().but(quantization="int8"))
     assert run.roles == ()
-    assert run.start.id == tuned(tiny, taught()).id
+    assert run.start.id == planned(tiny, taught()).id
 
 
 def test_in_regression_a_temperature_is_no_other_run(tiny):
-    runs = [tuned(tiny, taught(temperature=t), "grades") for t in (1.0, 2.0)]
+    runs = [planned(tiny, taught(temperature=t), "toy_numbers") for t in (1.0, 2.0)]
     assert runs[0].id == runs[1].id
-    assert len({tuned(tiny, taught(temperature=t)).id for t in (1.0, 2.0)}) == 2
+    assert len({planned(tiny, taught(temperature=t)).id for t in (1.0, 2.0)}) == 2
 
 
 def test_the_text_without_labels_is_part_of_the_identity(tiny):
     (corpus,) = tiny.data.corpora
     for source in ("others", corpus):
-        run = tuned(tiny, taught(unlabelled=source))
+        run = planned(tiny, taught(unlabelled=source))
         assert run.fingerprints[source]
         assert run.texts[source]
-        assert run.id != tuned(tiny, taught()).id
+        assert run.id != planned(tiny, taught()).id
         assert source in flat(run.finetuning)["distillation.unlabelled"]
 
 
@@ -349,19 +315,17 @@ def test_the_text_without_labels_is_part_of_the_identity(tiny):
     ("changes", "message"),
     [
         ({"teacher": {"data.tokenizer.vocab_size": 70}}, r"teacher\.data\.tokenizer\.vocab_size: must be as here"),
-        ({"teacher": {"task": "pairs"}}, r"teacher\.task: pairs asks in another form than toy"),
+        ({"teacher": {"task": "toy_pairs"}}, r"teacher\.task: toy_pairs asks in another form than toy"),
         ({"teacher": {"task": "others"}}, r"teacher\.task: others has other answers \(small, large\)"),
-        ({"teacher": {"task": "grades"}}, r"teacher\.task: grades asks in another form"),
         ({"teacher": {"task": "toys"}}, r"teacher\.task: there is no task 'toys'\. Did you mean 'toy'"),
         ({"teacher": {"modell": 8}}, r"distillation\.teacher\.modell: there is no such knob"),
-        ({"teacher": {"finetuning.epoch": 8}}, r"teacher\.finetuning\.epoch: there is no such knob"),
         ({"teacher": {"seed": -1}}, r"distillation\.teacher\.seed: must be a whole number"),
         ({"teacher": {"finetuning.max_length": 8}}, r"teacher\.finetuning\.max_length: must be as here"),
         ({"teacher": {"finetuning.features": {}}}, r"teacher\.finetuning\.features: keep no model"),
         ({"teacher": {"finetuning.distillation.weight": 1.0}}, r"finetuning\.distillation\.weight: is of the student"),
         ({"teacher": {"model.max_positions": 8, "format.sequence_length": 8}}, r"teacher.*8"),
         ({"unlabelled": "toy"}, r"distillation\.unlabelled: toy has only texts with labels"),
-        ({"unlabelled": "pairs"}, r"distillation\.unlabelled: pairs has no single texts"),
+        ({"unlabelled": "toy_pairs"}, r"distillation\.unlabelled: toy_pairs has no single texts"),
         ({"unlabelled": "imdb-unlabeled"}, r"unlabelled: there is no task or corpus .* Did you mean 'imdb-unlabelled'"),
     ],
 )
@@ -374,13 +338,13 @@ def test_shapes_without_whole_texts_have_no_texts_without_labels(tiny):
     for name in TOYS:
         with pytest.raises(ConfigError, match=rf"unlabelled: toy has whole texts, and {name}"):
             fitting.check(tiny, name, taught(unlabelled="toy"))
-    with pytest.raises(ConfigError, match=r"unlabelled: imdb-unlabelled is no task, and pairs reads pairs"):
-        fitting.check(tiny, "pairs", taught(unlabelled="imdb-unlabelled"))
+    with pytest.raises(ConfigError, match=r"unlabelled: imdb-unlabelled is no task, and toy_pairs reads pairs"):
+        fitting.check(tiny, "toy_pairs", taught(unlabelled="imdb-unlabelled"))
 
 
 def test_a_beam_and_frozen_features_are_refused(tiny):
-    with pytest.raises(ConfigError, match=r"finetuning\.distillation: compares logits .* spans with span_beam"):
-        fitting.check(tiny, "spans", taught().but(span_beam={}))
+    with pytest.raises(ConfigError, match=r"finetuning\.distillation: compares logits .* toy_spans with span_beam"):
+        fitting.check(tiny, "toy_spans", taught().but(span_beam={}))
     with pytest.raises(ConfigError, match=r"Leave out features or distillation"):
         taught().but(features={})
     with pytest.raises(ConfigError, match=r"unlabelled_examples counts texts"):
@@ -390,8 +354,8 @@ def test_a_beam_and_frozen_features_are_refused(tiny):
 def test_missing_and_foreign_weights_are_refused(parents, tmp_path):
     tiny, start, teacher = parents
     with pytest.raises(ConfigError, match=r"finetuning\.distillation\.teacher: needs the weights"):
-        finetune(FinetuningRun(tiny, "toy", taught(), 0, start), tmp_path / "student")
+        finetune(tuning(tiny, start, settings=taught()), tmp_path / "student")
     deep = taught(teacher={"model.num_layers": 3})
     with pytest.raises(Exception, match=r"blocks"):
-        finetune(FinetuningRun(tiny, "toy", deep, 0, start, teacher=teacher("toy")), tmp_path / "student")
+        finetune(tuning(tiny, start, settings=deep, teacher=teacher("toy")), tmp_path / "student")
     assert not (tmp_path / "student" / CHECKPOINT).exists()

@@ -4,25 +4,16 @@ import pytest
 import torch
 
 from ablations.schema.run import Run
-from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError
-from lightning_modules.finetuning.run import FinetuningRun, finetune, finetuned
+from lightning_modules.finetuning.run import finetune, finetuned
 from lightning_modules.pretraining import fit
-from lightning_modules.tasks import TASKS, FineTuning, pins
+from lightning_modules.tasks import TASKS
 from lightning_modules.training.masks import at_random, by_magnitude, hold, matrices, sparsity
 from lightning_modules.training.weights import WEIGHTS, load_weights
-from tests.conftest import make_tokens
 from tests.toy import toy_task
+from tests.tuning import planned, tunings
 
-SETTINGS = FineTuning().but(
-    **{"epochs": 2, "batch_size": 16, "max_length": 16, "precision": "fp32", "optimizer.peak_lr": 1e-2}
-)
-
-
-@pytest.fixture(autouse=True)
-def toy(monkeypatch):
-    monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
-    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
+SETTINGS, tuning = tunings(batch_size=16)
 
 
 def pruned(**changes):
@@ -34,7 +25,7 @@ def parents(tiny, tmp_path):
     """A system, its pretrained weights, and those of its fine-tuning."""
     fit(tiny, 0, tmp_path / "pretrained")
     start = tmp_path / "pretrained" / WEIGHTS
-    finetune(FinetuningRun(tiny, "toy", SETTINGS, 0, start), tmp_path / "tuned")
+    finetune(tuning(tiny, start), tmp_path / "tuned")
     return tiny, start, tmp_path / "tuned" / WEIGHTS
 
 
@@ -77,30 +68,16 @@ def test_a_random_mask_removes_as_many_of_each_matrix_and_follows_from_the_seed(
 
 
 def test_only_matrices_of_attention_and_feed_forward_layers_are_masked(tiny):
-    encoder = FinetuningRun(tiny.but(**{"model.num_layers": 3, "model.sharing": "ffn"}), "toy", SETTINGS, 0, None)
+    encoder = tuning(tiny.but(**{"model.num_layers": 3, "model.sharing": "ffn"}))
     names = set(matrices(encoder.build().backbone))
     assert {name.split(".")[2] for name in names} == {"attention", "ffn"}
     assert len(names) == 3 * 2 + 2  # what layers share comes once
     assert all(name.endswith(".weight") and "norm" not in name for name in names)
 
 
-def test_without_any_matrix_no_place_reads_another(parents):
-    """The floor of pruning: what is left is a bag of words."""
-    system, start, _ = parents
-    run = FinetuningRun(system, "toy", pruned(share=1.0, mask_from="pretraining"), 0, start, mask=start)
-    run.build()
-    assert sparsity(run.masks) == 1
-    examples = [Example.of(make_tokens(rows=1, length=8, seed=seed)) for seed in (0, 1)]
-    examples[1].inputs.ids[:, 3:] = examples[0].inputs.ids[:, 3:]
-    whole = FinetuningRun(system, "toy", SETTINGS, 0, start).build().backbone
-    for encoder, reads_others in ((run.build().backbone.eval(), False), (whole.eval(), True)):
-        one, other = (encoder(example).last[0, 3:] for example in examples)
-        assert torch.allclose(one, other) != reads_others
-
-
 @pytest.mark.parametrize("algorithm", ["adamw", "sgd", "lamb", "adagrad"])
 def test_removed_weights_stay_zero_under_momentum_and_decay(tiny, algorithm):
-    module = FinetuningRun(tiny, "toy", SETTINGS, 0, None).build()
+    module = tuning(tiny).build()
     masks = by_magnitude(dict(matrices(module.backbone)), 0.5)
     hold(module.backbone, masks)
     settings = SETTINGS.but(**{"optimizer.algorithm": algorithm, "optimizer.weight_decay": 0.1}).optimizer
@@ -120,10 +97,10 @@ def test_a_fine_tuning_starts_where_it_says_and_keeps_its_mask(parents, tmp_path
     system, start, tuned = parents
     settings = pruned(share=0.7, weights=weights, choose=choose)
     given = {"rewound": start, "kept": tuned, "redrawn": None}[weights]
-    run = FinetuningRun(system, "toy", settings, 0, given, mask=tuned)
+    run = tuning(system, given, settings=settings, mask=tuned)
     module, masks = run.build(), run.masks
     assert sparsity(masks) == pytest.approx(0.7, abs=1e-3)
-    fresh = FinetuningRun(system, "toy", SETTINGS, 0, None).build().backbone.state_dict()
+    fresh = tuning(system).build().backbone.state_dict()
     expected = fresh if given is None else encoder_weights(given)
     for name, tensor in module.backbone.state_dict().items():
         kept = masks.get(name, torch.ones_like(tensor, dtype=torch.bool))
@@ -141,7 +118,7 @@ def test_rounds_remove_as_many_weights_each_and_what_is_removed_stays_removed(pa
     system, start, tuned = parents
     mask, before = tuned, None
     for number in (1, 2, 3):
-        run = FinetuningRun(system, "toy", pruned(share=0.6, rounds=3, round=number), 0, start, mask=mask)
+        run = tuning(system, start, settings=pruned(share=0.6, rounds=3, round=number), mask=mask)
         masks = run.masks
         assert sparsity(masks) == pytest.approx(0.2 * number, abs=1e-3)
         if before is not None:
@@ -151,12 +128,11 @@ def test_rounds_remove_as_many_weights_each_and_what_is_removed_stays_removed(pa
 
 
 def test_the_parents_of_a_round_follow_from_its_settings(tiny):
-    pretrained = Run.pretraining(tiny, 3, dict.fromkeys(tiny.data.corpora, "text"))
-
     def run(settings):
-        return Run.finetuning_of(pretrained, "toy", "print", settings)
+        return planned(tiny, settings, seed=3)
 
     whole, last = run(SETTINGS), run(pruned(share=0.6, rounds=3))
+    pretrained = whole.start
     assert last.by_role["start"] == pretrained
     assert last.by_role["mask"].id == run(pruned(share=0.6, rounds=3, round=2)).id
     first = last.by_role["mask"].by_role["mask"]
@@ -175,11 +151,11 @@ def test_the_parents_of_a_round_follow_from_its_settings(tiny):
 
 def test_a_mask_of_another_task_and_an_early_start_are_runs_of_their_own(tiny, monkeypatch):
     monkeypatch.setitem(TASKS, "other", toy_task("other"))
-    pretrained = Run.pretraining(tiny, 3, dict.fromkeys(tiny.data.corpora, "text"))
 
-    def run(settings, task="toy"):
-        return Run.finetuning_of(pretrained, task, "print", settings)
+    def run(settings):
+        return planned(tiny, settings, seed=3)
 
+    pretrained = run(SETTINGS).start
     transferred = run(pruned(share=0.6, mask_from="other"))
     mask = transferred.by_role["mask"]
     assert (mask.task, mask.finetuning, mask.start) == ("other", SETTINGS, pretrained)
@@ -199,7 +175,7 @@ def test_the_rate_under_a_mask_is_a_part_of_the_usual_one(parents):
     system, start, tuned = parents
 
     def rate(settings):
-        module = FinetuningRun(system, "toy", settings, 0, start, mask=tuned).build()
+        module = tuning(system, start, settings=settings, mask=tuned).build()
         return module.configure_optimizers()["optimizer"].param_groups[0]["initial_lr"]
 
     assert rate(pruned(share=0.5, rate=0.1)) == pytest.approx(0.1 * rate(pruned(share=0.5)))
@@ -215,8 +191,6 @@ def test_the_rate_under_a_mask_is_a_part_of_the_usual_one(parents):
         ({"weight_pruning.share": 0.5, "features.layers": "last"}, "features"),
         ({"weight_pruning.share": 0.5, "from_scratch": True}, "from_scratch"),
         ({"weight_pruning.share": 0.5, "head_pruning.share": 0.5}, "head_pruning"),
-        ({"weight_pruning.share": 1.5}, "share"),
-        ({"weight_pruning.weights": "rewind"}, "rewound"),
         ({"weight_pruning.weights": "kept", "weight_pruning.mask_from": "other"}, "another task.*use rewound"),
         ({"weight_pruning.weights": "kept", "weight_pruning.rewind_to": 5}, "rewind_to has no effect"),
     ],

@@ -6,23 +6,15 @@ import torch
 from lightning_modules.batch import Example, Tokens
 from lightning_modules.config import ConfigError
 from lightning_modules.finetuning import windows
-from lightning_modules.finetuning.run import FinetuningRun, finetune
+from lightning_modules.finetuning.run import finetune
 from lightning_modules.finetuning.windows import InWindows
-from lightning_modules.tasks import TASKS, FineTuning, fitting, pins
+from lightning_modules.tasks import fitting
 from lightning_modules.tasks.reading.text_vectors import FOLDED, READERS
-from tests.toy import toy_task
+from tests.tuning import tunings
 from tests.unit.finetuning.test_freezing import RECURRENT
 
-SETTINGS = FineTuning().but(
-    **{"epochs": 2, "batch_size": 8, "max_length": 64, "precision": "fp32", "optimizer.peak_lr": 1e-2, "window": 8}
-)
+SETTINGS, tuning = tunings(max_length=64, window=8)
 WORDS = 40
-
-
-@pytest.fixture(autouse=True)
-def toy(monkeypatch):
-    monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
-    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
 
 
 @pytest.fixture
@@ -111,7 +103,7 @@ def test_one_window_is_the_usual_fine_tuning(recurrent, tmp_path):
     found = []
     for window in (None, 64):
         settings = SETTINGS.but(**{"reader": "concat", "window": window, "epochs": 1, "from_scratch": True})
-        fitted = finetune(FinetuningRun(recurrent, "toy", settings, 0, None), tmp_path / str(window))
+        fitted = finetune(tuning(recurrent, settings=settings), tmp_path / str(window))
         found.append(fitted.metrics["toy.dev_loss"])
     assert found[1] == pytest.approx(found[0], abs=1e-3)  # padding is packed, and Adam enlarges rounding
 

@@ -37,11 +37,8 @@ def prompts_of(lm, *lengths):
     [
         (Sampling(), [0.1, 0.4, 0.05, 0.25, 0.2]),
         (GREEDY, [0, 1, 0, 0, 0]),
-        (Sampling(top_k=1), [0, 1, 0, 0, 0]),
         (Sampling(top_k=3), [0, 0.4 / 0.85, 0, 0.25 / 0.85, 0.2 / 0.85]),
         (Sampling(top_k=9), [0.1, 0.4, 0.05, 0.25, 0.2]),
-        (Sampling(top_p=0.3), [0, 1, 0, 0, 0]),
-        (Sampling(top_p=0.6), [0, 0.4 / 0.65, 0, 0.25 / 0.65, 0]),
         (Sampling(top_p=0.7), [0, 0.4 / 0.85, 0, 0.25 / 0.85, 0.2 / 0.85]),
         (Sampling(top_p=1e-9), [0, 1, 0, 0, 0]),
         (Sampling(top_k=3, top_p=0.7), [0, 0.4 / 0.65, 0, 0.25 / 0.65, 0]),  # 0.4 + 0.25 are 0.76 of the three
@@ -139,11 +136,9 @@ def test_a_model_without_a_carry_writes_without_one(tmp_path):
     ("sampling", "words"),
     [
         (Sampling(top_p=0.0), ("top_p", "0.0")),
-        (Sampling(top_p=1.5), ("top_p", "1.5")),
         (Sampling(top_p=float("nan")), ("top_p", "nan")),
         (Sampling(top_k=0), ("top_k", "0")),
         (Sampling(-1.0), ("temperature", "-1.0")),
-        (Sampling(float("nan")), ("temperature", "nan")),
         (Sampling(0.0, 5), ("temperature", "top_k")),
     ],
 )

@@ -108,7 +108,6 @@ def test_every_translation_ends_and_none_is_longer_than_allowed():
         ([[5], []], Beam(), "source 2 is empty"),
         ([[5] * 32], Beam(), "source 1 has 32 pieces, and the model reads 31"),
         ([[5]], Beam(width=0), "width: 0 keeps no prefix"),
-        ([[5]], Beam(length_penalty=-1.0), "length_penalty: -1.0 must be 0"),
         ([[5]], Beam(length_penalty=float("nan")), "length_penalty: nan"),
         ([[5]], Beam(further=0), "further: 0 leaves no room"),
     ],

@@ -24,18 +24,6 @@ UNITS = "objectives.mlm.masking.units.kind"
 SIDES = make_cell({RATE: 0.15}, 6), make_cell({RATE: 0.4}, 6)
 
 
-class Counted(dict):
-    """Records that count how often each is asked for."""
-
-    def __init__(self, records):
-        super().__init__(records)
-        self.asked = []
-
-    def get(self, id, default=None):
-        self.asked.append(id)
-        return super().get(id, default)
-
-
 @pytest.mark.parametrize("study", [make_study, make_objectives])
 def test_values_are_those_of_the_records(study):
     grid, cells, records = study()
@@ -54,17 +42,6 @@ def test_values_are_those_of_the_records(study):
         pretrained = {run.seed: records.get(run.id) for run in cell.runs}
         costs = {s: r.cost["flops"] for s, r in pretrained.items() if r is not None and r.outcome == "done"}
         assert found.values(cell, "cost.flops") == costs
-
-
-def test_each_record_is_asked_for_once_and_kept():
-    grid, cells, records = make_objectives()
-    counted = Counted(records)
-    found = Measurements(grid, cells, counted)
-    assert len(counted.asked) == len(set(counted.asked)) >= len(records)
-    for cell in cells:
-        found.finished(cell)
-        found.of(cell, "heldout.loss")
-    assert len(counted.asked) == len(set(counted.asked))
 
 
 def test_there_is_a_row_a_run_and_metric_with_runs_that_failed():

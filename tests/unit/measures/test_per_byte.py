@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from ablations.measurements.references import references
 from ablations.measurements.sides import one_text
 from ablations.schema.metrics import METRICS
 from ablations.study import Study
@@ -74,10 +73,3 @@ def test_losses_of_words_are_compared_across_tokenizers_and_those_of_pieces_are_
     assert one_text(cells, "heldout.word_nats_per_byte")
     assert not one_text(cells, "heldout.nats_per_byte")
     assert not one_text(cells, "heldout.loss")
-
-
-def test_each_stands_beside_the_bigram_baseline():
-    assert [*references("heldout.word_nats_per_byte").values()] == ["heldout.word_bigram_nats_per_byte"]
-    assert [*references("heldout.next_nats_per_byte").values()] == ["heldout.next_bigram_nats_per_byte"]
-    assert not references("heldout.word_length_nats_per_byte")
-    assert not references("heldout.word_bigram_nats_per_byte")

@@ -10,7 +10,7 @@ from lightning_modules.config import ConfigError
 from lightning_modules.data.settings import Data
 from lightning_modules.pins import DataMismatch
 from lightning_modules.pretraining import fit
-from lightning_modules.probing import retrieval, table
+from lightning_modules.probing import table
 from lightning_modules.probing.parts import TooFewExamples
 from lightning_modules.probing.retrieval import Retrieval, bars, cosines, layers, margins, right
 from lightning_modules.tasks.scores.kept import unpack
@@ -127,11 +127,6 @@ def test_a_training_ends_with_its_retrieval_beside_untrained_weights_and_bars(as
 def test_what_cannot_be_read_is_refused_before_a_training(changes, message):
     with pytest.raises(ConfigError, match=message):
         tiny_xlm("multi30k:en-de").but(**changes)
-
-
-def test_each_retrieval_is_pinned_and_has_a_question_of_its_own():
-    assert all(len(asked.sha256) == 16 for asked in retrieval.RETRIEVALS if isinstance(asked, Retrieval))
-    assert len({asked.fingerprint() for asked in retrieval.RETRIEVALS}) == len(retrieval.RETRIEVALS)
 
 
 def test_what_all_sentences_of_a_language_have_does_not_hide_which_is_which():

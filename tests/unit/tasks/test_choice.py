@@ -4,14 +4,13 @@ import json
 
 import numpy as np
 import pytest
-import torch
 
 from lightning_modules.config import ConfigError
 from lightning_modules.tasks import TASKS
 from lightning_modules.tasks.baselines.lexical import by_words
 from lightning_modules.tasks.scores.kept import unpack
-from lightning_modules.tasks.shapes.choice import RIGHT, Choice, ChoiceHead, Question
-from tests.toy_shapes import encoded, last_states, letters, shown
+from lightning_modules.tasks.shapes.choice import RIGHT, Choice, Question
+from tests.toy_shapes import encoded, letters, shown
 
 PAIR = Choice(2)
 
@@ -69,21 +68,6 @@ class TestRows:
         row = Question("a", "He is _ , she _ .", ("tall", "old"), 0)
         assert Choice(2, blank=True).read([row], "made").texts()[1] == "He is tall , she tall ."
         assert PAIR.read([row], "made").texts()[1] == "He is _ , she _ . tall"
-
-
-def test_the_head_is_berts_vector(encoder):
-    head = ChoiceHead(4, 2, dropout=0.5).eval()
-    assert {name for name, _ in head.named_parameters()} == {"pooler.weight", "pooler.bias", "output.weight"}
-    examples = PAIR.read([Question("a", "", ("b", "c d"), 1), Question("a", "", ("e", "f"), 0)], "made")
-    example = encoded(examples, PAIR, encoder, 8).batch(np.arange(2))
-    states = torch.randn(*example.inputs.ids.shape, 4)
-    pooled = torch.tanh(states[:, 0] @ head.pooler.weight.T + head.pooler.bias)
-    expected = (pooled @ head.output.weight[0]).view(2, 2)
-    outputs = head(last_states(states), example)
-    assert torch.allclose(outputs, expected)
-    logs = expected.log_softmax(1)
-    assert torch.allclose(head.loss(outputs, example), -(logs[0, 1] + logs[1, 0]))
-    assert head.count(example) == 2
 
 
 class TestScores:
@@ -181,47 +165,28 @@ class TestFiles:
         assert other == ["It is dry It is wet.", ['no "rain"', "rain"], 0]
 
     @pytest.mark.parametrize(
-        ("name", "file", "old", "new", "message"),
+        ("file", "old", "new", "message"),
         [
-            (
-                "race",
-                "race/train.high.jsonl",
-                '["D", "A"]',
-                '["D", "E"]',
-                r"high\.jsonl, line 1: the answer 'E'",
-            ),
-            ("race", "race/train.high.jsonl", '["D", "A"]', '["D"]', r"line 1: 2 questions, 2 options, 1 answers"),
-            ("race", "race/train.high.jsonl", '"article"', '"text"', r"line 1: has no article\. It has text, id"),
-            ("race", "race/train.high.jsonl", '"B."', '"B.', r"line 1: is not valid JSON"),
-            ("race", "race/train.high.jsonl", ', "hid"]', "]", r"example 3 of 'race' has 3 options"),
-            (
-                "race",
-                "race/train.high.jsonl",
-                '["D", "A"]',
-                "1",
-                r"line 1: article must be a string, .* be lists",
-            ),
-            ("swag", "swag/train.csv", ",1\n", ",4\n", r"train\.csv, line 2: the label '4' is not one of 0 to 3"),
-            ("swag", "swag/train.csv", "sent2", "sent3", r"train\.csv has no column sent2"),
-            ("swag", "swag/train.csv", ",gold,", ",", r"line 2: 11 fields instead of 12"),
-            ("swag", "swag/train.csv", ",", "\t", r"train\.csv has no column .*commas.* tab-separated"),
-            ("swag", "swag/train.csv", '"eats."', '"eats.', r"line 2: unexpected end of data"),
-            ("copa", "copa/balanced-copa-dev-all.xml", 'id="2"', 'id="b"', r"item 2: the id 'b' is not a number"),
-            ("copa", "copa/balanced-copa-dev-all.xml", "cause", "reason", r"item 9: asks-for of id 3 is 'reason'"),
-            ("copa", "copa/balanced-copa-dev-all.xml", 'tive="2"', 'tive="0"', r"alternative of id 3 is '0'"),
-            ("copa", "copa/balanced-copa-dev-all.xml", "<p>It fell.</p>", "", r"p, a1 or a2 of id 1 is missing"),
-            ("copa", "copa/balanced-copa-dev-all.xml", "</copa-corpus>", "", r"line 13: not valid XML"),
-            ("arct", "arct/train-full.txt", "\t1\t", "\t2\t", r"full\.txt, line 2: the label '2' is neither 0 nor 1"),
-            ("arct", "arct/train-full.txt", "\tDoes it?", "", r"line 2: 7 fields instead of 8"),
-            ("arct", "arct/train-full.txt", "claim", "Claim", r"has no column claim\. It has #id, warrant0"),
+            ("race/train.high.jsonl", '["D", "A"]', '["D", "E"]', r"high\.jsonl, line 1: the answer 'E'"),
+            ("race/train.high.jsonl", '["D", "A"]', '["D"]', r"line 1: 2 questions, 2 options, 1 answers"),
+            ("race/train.high.jsonl", '"article"', '"text"', r"line 1: has no article\. It has text, id"),
+            ("race/train.high.jsonl", '["D", "A"]', "1", r"line 1: article must be a string, .* be lists"),
+            ("swag/train.csv", ",1\n", ",4\n", r"train\.csv, line 2: the label '4' is not one of 0 to 3"),
+            ("swag/train.csv", ",", "\t", r"train\.csv has no column .*commas.* tab-separated"),
+            ("copa/balanced-copa-dev-all.xml", 'id="2"', 'id="b"', r"item 2: the id 'b' is not a number"),
+            ("copa/balanced-copa-dev-all.xml", "cause", "reason", r"item 9: asks-for of id 3 is 'reason'"),
+            ("copa/balanced-copa-dev-all.xml", 'tive="2"', 'tive="0"', r"alternative of id 3 is '0'"),
+            ("copa/balanced-copa-dev-all.xml", "<p>It fell.</p>", "", r"p, a1 or a2 of id 1 is missing"),
+            ("copa/balanced-copa-dev-all.xml", "</copa-corpus>", "", r"line 13: not valid XML"),
+            ("arct/train-full.txt", "\t1\t", "\t2\t", r"full\.txt, line 2: the label '2' is neither 0 nor 1"),
         ],
     )
-    def test_malformed_files_are_named(self, folder, name, file, old, new, message):
+    def test_malformed_files_are_named(self, folder, file, old, new, message):
         text = (folder / file).read_text()
         assert old in text
         (folder / file).write_text(text.replace(old, new))
         with pytest.raises(ConfigError, match=message):
-            TASKS[name].examples("train")
+            TASKS[file.partition("/")[0]].examples("train")
 
     def test_headings_alone_are_no_data(self, folder):
         (folder / "arct/train-full.txt").write_text(HEADING + "\n")

@@ -75,28 +75,18 @@ class TestMentions:
         assert inputs.ends[0, 1].tolist() == [0, 0]
 
 
-class TestHead:
-    def test_swapping_the_names_swaps_the_answers(self, encoder):
-        text, head = "ab saw cd and his ef", MentionHead(4, dropout=0.5).eval()
-        inputs = encoded(read(made(text, "his", "ab", "cd"), made(text, "his", "cd", "ab")), SHAPE, encoder, 16)
-        example = inputs.batch(np.arange(2))
-        states = torch.randn(1, example.inputs.ids.shape[1], 4).expand(2, -1, -1)
-        one, other = head(last_states(states), example)
-        assert torch.allclose(one[[1, 0, 2]], other)
-        assert one[2] == 0
-        assert one[0] != one[1]
-
-    def test_by_hand(self, encoder):
-        head = MentionHead(4, dropout=0.5).eval()
-        inputs = encoded(read(made("ab saw cd and his ef", "his", "ab", "cd")), SHAPE, encoder, 16)
-        example = inputs.batch(np.array([0]))
-        states = torch.randn(*example.inputs.ids.shape, 4)
-        pronoun, _, name = (states[0, ends].flatten() for ends in inputs.ends[0])
-        hidden = torch.tanh(head.hidden(torch.cat([pronoun, name, pronoun * name])))
-        outputs = head(last_states(states), example)
-        assert torch.allclose(outputs[0, 1], head.output(hidden)[0])
-        assert torch.allclose(head.loss(outputs, example), -outputs.log_softmax(1)[0, 0])
-        assert head.count(example) == 1
+def test_the_head_by_hand(encoder):
+    """Both names by the same layers, and neither at 0, so that names that change places change their scores."""
+    head = MentionHead(4, dropout=0.5).eval()
+    inputs = encoded(read(made("ab saw cd and his ef", "his", "ab", "cd", label=1)), SHAPE, encoder, 16)
+    example = inputs.batch(np.array([0]))
+    states = torch.randn(*example.inputs.ids.shape, 4)
+    pronoun, *names = (states[0, ends].flatten() for ends in inputs.ends[0])
+    scores = [head.output(torch.tanh(head.hidden(torch.cat([pronoun, name, pronoun * name])))) for name in names]
+    outputs = head(last_states(states), example)
+    assert torch.allclose(outputs[0], torch.cat([*scores, torch.zeros(1)]))
+    assert torch.allclose(head.loss(outputs, example), -outputs.log_softmax(1)[0, 1])
+    assert head.count(example) == 1
 
 
 class TestScores:
@@ -165,7 +155,6 @@ class TestScores:
             made("x saw y and its z", "its", "x", "y"),
             r"example 0 of 'made' \(t\) .*'its'.* one of he",
         ),
-        (Mentioned("t", "x saw his", ((6, 9), (0, 1), (1, 2)), 0), "has an empty mention"),
         (Mentioned("t", "x saw his", ((6, 9), (0, 1), (20, 22)), 0), "has an empty mention"),
         (made("x saw y and his z", "his", "x", "y", label=3), "has the answer 3"),
     ],
@@ -198,18 +187,12 @@ class TestGap:
         [
             ("\t15\t", "\t14\t", r"development\.tsv, line 2: the text at Pronoun-offset 14 is '\(sh', not 'she'"),
             ("\t15\t", "\t-1\t", r"line 2: Pronoun-offset is '-1', which is not a number"),
-            ("\t9\t", "\t99\t", r"line 2: the text at B-offset 99 is '', not 'Eve'"),
             ("\tAnn\t1", "\t\t1", r"line 2: the text at A-offset 1 is '', not ''"),
             (
                 "\tFALSE",
                 "\tTRUE",
                 r"line 2: A-coref is TRUE, B-coref TRUE. .* at most one TRUE",
             ),
-            ("\tFALSE", "\tno", r"line 2: A-coref is TRUE, B-coref NO"),
-            ("\thttp://a", "", r"line 2: 10 fields instead of 11"),
-            ("B-offset", "b", r"has no column B-offset"),
-            (LINE, "", r"has headings but no examples"),
-            (LINE, f"\n{LINE}", r"line 2: is empty"),
         ],
     )
     def test_malformed_lines_are_named(self, path, old, new, message):

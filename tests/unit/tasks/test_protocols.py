@@ -41,30 +41,6 @@ def test_every_protocol_is_a_valid_setting_of_every_task(name, task):
     assert settings != FineTuning()
 
 
-def test_albert_is_its_table_14():
-    settings = FineTuning().but(**PROTOCOLS["albert"].settings("rte"))
-    assert (settings.optimizer.peak_lr, settings.batch_size, settings.steps) == (3e-5, 32, 800)
-    assert (settings.encoder_dropout, settings.dropout, settings.max_length) == (0.1, 0.1, 512)
-    assert round(settings.schedule.warmup_fraction * settings.steps) == 200
-
-
-def test_ulmfit_is_its_section_4_1():
-    settings = FineTuning().but(**PROTOCOLS["ulmfit"].settings("imdb"))
-    assert (settings.optimizer.peak_lr, settings.optimizer.rate_divisor, settings.optimizer.beta1) == (1e-2, 2.6, 0.7)
-    assert (settings.freezing, settings.window, settings.reader) == ("gradual", 70, "concat")
-    assert (settings.schedule.shape, settings.schedule.ratio, settings.schedule.warmup_fraction) == ("slanted", 32, 0.1)
-
-
-def test_gpt_is_its_section_4_1():
-    settings = FineTuning().but(**PROTOCOLS["gpt"].settings("mrpc"))
-    assert (settings.optimizer.peak_lr, settings.batch_size, settings.epochs) == (6.25e-5, 32, 3)
-    assert (settings.layout, settings.both_orders, settings.auxiliary_lm) == ("extract", True, 0.5)
-    assert (settings.pooler, settings.dropout, settings.clip_norm) == (False, 0.1, 1.0)
-    assert settings.optimizer.weight_decay == 0.01
-    schedule, steps = settings.schedule, 1000
-    assert [schedule.factor(step, steps) for step in (0, 1, 2, 500)] == pytest.approx([0.5, 1.0, 0.998, 0.5])
-
-
 @every("name", PROTOCOLS)
 def test_rebuilt_data_sets_are_tuned_as_the_official_ones(name):
     settings = PROTOCOLS[name].settings

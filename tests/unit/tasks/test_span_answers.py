@@ -8,12 +8,13 @@ import torch
 from lightning_modules.config import ConfigError
 from lightning_modules.data import Vocabulary
 from lightning_modules.finetuning.run import FinetuningRun
-from lightning_modules.tasks import TASKS, FineTuning, Task, pins
+from lightning_modules.tasks import TASKS, FineTuning, pins
 from lightning_modules.tasks.reading.passages import Question, SpanExamples
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.reading.windows import SpanInputs
 from lightning_modules.tasks.scores.decoding import decoded, most_central
 from lightning_modules.tasks.shapes.span import Spans
+from tests.toy_shapes import COUNTS, reading_task
 
 LETTERS = "abcdefghij"
 
@@ -118,34 +119,13 @@ class TestReading:
             Spans().read(rows, "made here")
 
 
-def reading_task(unanswerable=False):
-    """Passages of low words with a run of high ones, which is the answer; or without any."""
-
-    def rows(split):
-        noise = np.random.default_rng([len(split), 7])
-        for number in range({"train": 96, "dev": 24}[split]):
-            words = [f"w{n:02d}" for n in noise.integers(0, 40, noise.integers(6, 14))]
-            place, size = int(noise.integers(len(words) - 2)), int(noise.integers(1, 3))
-            marked = not (unanswerable and number % 2)
-            if marked:
-                words[place : place + size] = [f"w{n:02d}" for n in noise.integers(45, 59, size)]
-            start = 4 * place
-            text = " ".join(words)
-            answers = ((start, text[start : start + 4 * size - 1]),) if marked else ()
-            yield Question(f"{split}-{number}", "w41", text, answers)
-
-    metrics = Spans(unanswerable=unanswerable).usual
-    shape = Spans(unanswerable=unanswerable)
-    return Task("reading", "Which words are high?", "made here", shape, metrics, rows)
-
-
 @pytest.mark.parametrize(
     ("unanswerable", "layout", "beam"),
     [(False, "cls_sep", None), (True, "cls_sep", None), (True, "cls_last", {"starts": 2, "ends": 2})],
 )
 def test_a_tiny_model_learns_to_read(tiny, monkeypatch, unanswerable, layout, beam):
     task = reading_task(unanswerable)
-    monkeypatch.setitem(TASKS, "reading", task)
+    monkeypatch.setitem(TASKS, "toy_spans", task)
     monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
     settings = FineTuning().but(
         **{"epochs": 5, "batch_size": 8, "max_length": 16, "precision": "fp32", "optimizer.peak_lr": 3e-2},
@@ -153,9 +133,9 @@ def test_a_tiny_model_learns_to_read(tiny, monkeypatch, unanswerable, layout, be
         layout=layout,
     )
     system = tiny.but(**{"model.segment_types": 3}) if layout == "cls_last" else tiny
-    tuning = FinetuningRun(system, "reading", settings, 0, None)
+    tuning = FinetuningRun(system, "toy_spans", settings, 0, None)
     module, data = tuning.build(), tuning.data
-    assert len(data.dev) > 24  # some passages need two windows
+    assert len(data.dev) > COUNTS["dev"]  # some passages need two windows
     torch.manual_seed(0)  # dropout
     pl.Trainer(
         max_epochs=1, logger=False, enable_checkpointing=False, enable_progress_bar=False, accelerator="cpu",
@@ -165,20 +145,3 @@ def test_a_tiny_model_learns_to_read(tiny, monkeypatch, unanswerable, layout, be
     others = [task.score(given, dev).metrics["f1"] for given in task.shape.baselines(train_rows, dev).values()]
     assert module.scored.metrics["f1"] > max(others) + 0.2
     assert list(module.scored.predictions) == dev.ids
-
-
-@pytest.mark.parametrize("beam", [None, {}])
-def test_an_answer_does_not_depend_on_the_rest_of_its_batch(tiny, monkeypatch, beam):
-    monkeypatch.setitem(TASKS, "reading", reading_task())
-    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
-    tuning = FinetuningRun(tiny, "reading", FineTuning(max_length=16).but(span_beam=beam), 0, None)
-    module, inputs = tuning.build().eval(), tuning.data.dev
-    short, long = inputs.sizes[:, 0].argmin(), inputs.sizes[:, 0].argmax()
-    both, alone = inputs.batch(np.array([short, long])), inputs.batch(np.array([short]))
-    assert alone.inputs.ids.shape[1] < both.inputs.ids.shape[1]
-    with torch.no_grad():
-        together, single, other = module(both), module(alone), module(inputs.batch(np.array([long])))
-        summed = module.head.loss(together, both)
-        parts = module.head.loss(single, alone) + module.head.loss(other, inputs.batch(np.array([long])))
-    assert torch.allclose(module.head.by_item(together, both)[0], single[0], atol=1e-5)
-    assert float(summed) == pytest.approx(float(parts), rel=1e-5)

@@ -14,7 +14,7 @@ from lightning_modules.tasks.reading.passages import Question, SpanExamples
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.reading.windows import SpanInputs
 from lightning_modules.tasks.scores.decoding import decoded_beam, most_central
-from lightning_modules.tasks.shapes.span import SpanHead, Spans
+from lightning_modules.tasks.shapes.span import Spans
 from lightning_modules.tasks.shapes.span_beam import SpanBeamHead, possible
 from tests.toy_shapes import last_states
 
@@ -156,12 +156,10 @@ def test_a_beam_of_full_width_finds_the_best_of_all_spans(most):
     assert changed, "a narrow beam misses some"
 
 
-def test_by_default_ends_are_independent_and_other_tasks_have_no_beam():
+def test_a_beam_is_of_spans_alone():
     plain, beam = FineTuning(), FineTuning().but(span_beam={"starts": 7, "ends": 2})
     assert "span_beam" not in plain.essence()
-    assert isinstance(Spans().head(WIDTH, plain), SpanHead)
+    assert not isinstance(Spans().head(WIDTH, plain), SpanBeamHead)
     made = Spans().head(WIDTH, beam)
-    assert isinstance(made, SpanBeamHead)
     assert (made.starts, made.ends) == (7, 2)
-    assert Spans().settled(beam).span_beam == beam.span_beam
     assert TASKS["rte"].shape.settled(beam).span_beam is None

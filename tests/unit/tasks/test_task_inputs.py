@@ -4,7 +4,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import tokenizers
 import torch
 
 from lightning_modules.config import ConfigError
@@ -49,19 +48,6 @@ def test_truncation_is_berts():
 
 
 class TestInputs:
-    def test_single_texts(self, encoder):
-        inputs = encoded(simple([2, 5]), encoder, 6)
-        assert inputs.sizes[:, 0].tolist() == [4, 6]
-        example = inputs.batch(np.array([1, 0]))
-        pieces = [[encoder.vocabulary.pieces[i] for i in row] for row in example.inputs.ids.tolist()]
-        assert pieces == [["[CLS]", "b", "c", "d", "e", "[SEP]"], ["[CLS]", "a", "b", "[SEP]", "[PAD]", "[PAD]"]]
-        assert example.inputs.real.tolist() == [[True] * 6, [True] * 4 + [False] * 2]
-        assert example.visible.real is example.inputs.real
-        assert not example.inputs.tables["segment"].any()
-        assert example.targets[LABEL].where.tolist() == [0, 6]
-        assert example.targets[LABEL].ids.tolist() == [1, 0]
-        assert example.inputs.sample.tolist() == [1, 0]
-
     def test_pairs(self, encoder):
         inputs = encoded(simple([2, 1], second=[3, 1], labels=[0.5, 2.0]), encoder, 7)
         example = inputs.batch(np.array([0, 1]))
@@ -72,14 +58,6 @@ class TestInputs:
         assert example.inputs.special.tolist() == [[p in ("[CLS]", "[SEP]", "[PAD]") for p in row] for row in pieces]
         assert example.targets[LABEL].ids.dtype == torch.float32
         assert inputs.sizes[:, 0].tolist() == example.inputs.real.sum(1).tolist()
-
-    def test_ids_are_the_tokenizers_own(self, encoder):
-        texts = ["ab ba cd,dc!", "efgh? a-b", ""]
-        inputs = encoded(TextExamples(texts, None, np.zeros(3, np.int64)), encoder, 64)
-        fast: tokenizers.Tokenizer = encoder.fast
-        for row, text in enumerate(texts):
-            example = inputs.batch(np.array([row]))
-            assert example.inputs.ids[0, 1:-1].tolist() == fast.encode(text, add_special_tokens=False).ids
 
 
 class TestBatches:

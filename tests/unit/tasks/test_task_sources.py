@@ -168,12 +168,6 @@ class TestHub:
         assert len(task.examples("dev")) == 2
         assert task.origin.sizes_on_hub() in ({}, {"train": 3, "validation": 2})
 
-    def test_json_lines_without_a_configuration(self, home):
-        for split in ("train", "validation"):
-            text = json.dumps({"text": f"a {split}", "label": 4, "label_text": "very positive"})
-            put(home / f"SetFit/sst5/{split}.jsonl", text)
-        assert TASKS["sst5"].examples("dev").items_for_pin() == [["a validation", "", 4]]
-
     def test_a_copy_with_a_card_has_both_dev_sets(self, home):
         folder = home / "nyu-mll/glue"
         card = ["---", "configs:", "- config_name: mnli", "  data_files:"]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from lightning_modules.config import ConfigError
-from lightning_modules.finetuning.run import FinetuningRun, finetune
-from lightning_modules.tasks import TASKS, FineTuning, expected_work, pins, validation
+from lightning_modules.finetuning.run import finetune
+from lightning_modules.tasks import TASKS, expected_work, pins, validation
 from lightning_modules.tasks.measured_baselines import baselines, with_same_labels
 from lightning_modules.tasks.reading.passages import Question, SpanExamples
 from lightning_modules.tasks.scores.kept import unpack
@@ -13,10 +13,9 @@ from lightning_modules.tasks.validation import divided, examples
 from tests.messages import naming
 from tests.toy import toy_task
 from tests.toy_shapes import TOYS
+from tests.tuning import tunings
 
-SETTINGS = FineTuning().but(
-    **{"steps": 4, "batch_size": 8, "max_length": 16, "precision": "fp32", "validation_share": 0.25}
-)
+SETTINGS, tuning = tunings(steps=4, validation_share=0.25)
 MADE = {
     **TOYS,
     "toy": toy_task("toy"),
@@ -50,11 +49,6 @@ def test_a_part_of_the_training_examples_of_every_shape_is_kept_from_training(na
     assert not texts[0] & texts[1]
 
 
-@pytest.mark.parametrize("name", DIVIDED)
-def test_without_a_share_the_dev_set_is_scored(name):
-    assert items(examples(name, "dev", None)) == items(pins.checked(name, "dev"))
-
-
 def test_the_part_is_a_random_one_of_a_fixed_size():
     about = [(f"text {n}",) for n in range(1000)]
     kept, scored = divided(about, 0.1, "some")
@@ -71,8 +65,7 @@ def test_at_most_two_thousand_are_scored():
 
 def test_questions_about_a_passage_stay_together():
     rows = [Question(f"q{n}", "Who?", f"Passage {n // 5} .", ((0, "Passage"),)) for n in range(100)]
-    about = SpanExamples.of(rows).about()
-    kept, scored = divided(about, 0.2, "questions")
+    kept, scored = divided(SpanExamples.of(rows).about(), 0.2, "questions")
     assert len(scored) == 20
     assert not set(kept // 5) & set(scored // 5)
 
@@ -105,17 +98,12 @@ def test_what_cannot_be_divided_is_refused_by_name(about):
         divided(about, 0.1, "some")
 
 
-def test_a_task_about_one_text_is_refused():
-    with pytest.raises(ConfigError, match=naming("validation_share", "toy_alone")):
-        examples("toy_alone", "dev", 0.25)
-
-
 # --- fine-tunings
 
 
 @pytest.mark.parametrize("few", [None, 16])
 def test_seeds_and_numbers_of_examples_share_the_part(tiny, few):
-    data = [FinetuningRun(tiny, "toy", SETTINGS.but(train_examples=few), seed, None).data for seed in (0, 1)]
+    data = [tuning(tiny, seed=seed, train_examples=few).data for seed in (0, 1)]
     scored = [items(one.dev.examples) for one in data]
     trained = [items(one.train.examples) for one in data]
     rest = items(examples("toy", "train", 0.25))
@@ -125,10 +113,10 @@ def test_seeds_and_numbers_of_examples_share_the_part(tiny, few):
 
 
 def test_a_record_has_the_usual_names_and_the_scores_of_the_part(tiny, tmp_path):
-    usual = finetune(FinetuningRun(tiny, "toy", SETTINGS.but(validation_share=None), 0, None), tmp_path / "a")
-    tuning = FinetuningRun(tiny, "toy", SETTINGS, 0, None)
-    fitted = finetune(tuning, tmp_path / "b")
-    labels = tuning.data.dev.examples.labels
+    usual = finetune(tuning(tiny, validation_share=None), tmp_path / "a")
+    run = tuning(tiny)
+    fitted = finetune(run, tmp_path / "b")
+    labels = run.data.dev.examples.labels
     right = unpack(fitted.examples["right"])
     assert usual.metrics.keys() == fitted.metrics.keys()
     assert len(right) == len(examples("toy", "dev", 0.25)) != len(examples("toy", "dev", None))
@@ -157,10 +145,7 @@ def test_with_few_labels_a_simple_method_has_the_same_few(monkeypatch, tiny):
         return {"majority": np.zeros(len(dev), dtype=int), "tfidf": np.ones(len(dev), dtype=int)}
 
     monkeypatch.setattr("lightning_modules.tasks.shapes.texts.Texts.baselines", by_words)
-    trained = {
-        seed: items(FinetuningRun(tiny, "toy", SETTINGS.but(train_examples=10), seed, None).data.train.examples)
-        for seed in (0, 1)
-    }
+    trained = {seed: items(tuning(tiny, seed=seed, train_examples=10).data.train.examples) for seed in (0, 1)}
     found = {seed: with_same_labels("toy", 0.25, 10, seed) for seed in (0, 1)}
     assert seen == [trained[0], trained[1]]
     assert len(trained[0]) == 10
@@ -175,7 +160,7 @@ def test_with_all_labels_no_second_score_stands_beside_it(count):
 
 def test_a_fine_tuning_on_few_examples_keeps_both_scores(tiny, tmp_path):
     settings = SETTINGS.but(train_examples=10)
-    metrics = finetune(FinetuningRun(tiny, "toy", settings, 0, None), tmp_path).metrics
+    metrics = finetune(tuning(tiny, settings=settings), tmp_path).metrics
     assert metrics["toy.accuracy.tfidf"] == baselines("toy", 0.25)["tfidf"]["accuracy"]
     few = with_same_labels("toy", 0.25, 10, 0)["tfidf"]["accuracy"]
     assert metrics["toy.accuracy.tfidf_same_labels"] == few

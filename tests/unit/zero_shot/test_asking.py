@@ -14,12 +14,10 @@ from lightning_modules.config import ConfigError
 from lightning_modules.data.baselines.bigram import Bigrams
 from lightning_modules.data.text.tokenizer import SPECIALS, Vocabulary
 from lightning_modules.generation.scoring import Continuation
-from lightning_modules.tasks.scores.kept import unpack
 from lightning_modules.tasks.shapes.coreference import MentionExamples
 from lightning_modules.tasks.shapes.texts import TextExamples
 from lightning_modules.zero_shot import cloze, labelled, last_word, options, sources
 from lightning_modules.zero_shot.function_words import is_content, words_of
-from lightning_modules.zero_shot.measure import DOCUMENT, WEIGHT, kept
 from lightning_modules.zero_shot.options import Choice, Options
 from lightning_modules.zero_shot.settings import Measurement
 from lightning_modules.zero_shot.table import ZERO_SHOT
@@ -207,14 +205,6 @@ def test_the_filter_bars_no_piece_of_a_content_word(tmp_path, language, size):
     assert not barred(encoder.vocabulary)[encoder([text])[0]].any()
 
 
-def test_each_option_may_have_a_prompt_of_its_own(tmp_path):
-    follows = {"cat": {"ran": 0.8}, "dog": {"ran": 0.1}}
-    question = Choice(("the dog", "the cat"), ("ran", "ran"), 1, {"nearest": 0})
-    found = Asked(question).ask(Asking(model(tmp_path, WORDS, follows), Measurement()))
-    assert found.metrics["accuracy"] == 1
-    assert found.metrics["accuracy.nearest"] == 0
-
-
 def test_shots_are_balanced_drawn_by_their_seed_and_stand_before_the_question(tmp_path, monkeypatch):
     solved = [Choice((f"w{n} very",), ("negative", "positive"), n % 2) for n in range(40)]
     four = options.shots(solved, Measurement(shots=4))
@@ -307,15 +297,6 @@ def test_a_cloze_asks_for_a_word_of_the_passage():
         assert len(tails) == 1
     assert made > 30
     assert len({cloze.made(text, n).label for n in range(40)}) > 1, "the right option has no place of its own"
-
-
-def test_scores_are_kept_with_their_weights_and_documents(tmp_path, monkeypatch):
-    written(tmp_path, monkeypatch, "wikitext2", " = the = \n the cat \n = cat = \n cat \n")
-    found = ZERO_SHOT["wikitext2"].ask(Asking(model(tmp_path, WORDS, {}), Measurement()))
-    packed = kept(found, "wikitext2")
-    assert set(packed) == {"wikitext2.nats_per_byte", WEIGHT, DOCUMENT}
-    mean = np.average(unpack(packed["wikitext2.nats_per_byte"]), weights=unpack(packed[WEIGHT]))
-    assert mean == pytest.approx(found.metrics["nats_per_byte"], rel=1e-3)
 
 
 def test_other_texts_than_the_pinned_ones_are_refused(tmp_path, monkeypatch):

@@ -1,7 +1,6 @@
 """WikiText's tokens become natural text and come back byte for byte."""
 
 import numpy as np
-import pytest
 
 from lightning_modules.zero_shot.detokenise import natural, tokens
 
@@ -28,28 +27,8 @@ def test_the_way_back_gives_the_file_again():
     assert tokens(natural(ARTICLE)) == ARTICLE
 
 
-@pytest.mark.parametrize(
-    "awkward",
-    [
-        "",
-        "\n\n",
-        "a-b c @-@ d",
-        "1.5 1 @.@ 5",
-        '" " " one',
-        "( ( ) )",
-        "x  ,  y",
-        "U.S. .",
-        " , ",
-        "a\u2028b ,",
-        "' s 's",
-    ],
-)
-def test_text_that_was_natural_or_odd_before_comes_back_too(awkward):
-    assert tokens(natural(awkward)) == awkward
-
-
 def test_nothing_is_lost_whatever_the_text():
-    noise, letters = np.random.default_rng(0), list("ab A.9,-@\"'()=:;!?% $s  \n")
+    noise, letters = np.random.default_rng(0), list("ab A.9,-@\"'()=:;!?% $s  \n\u2028")
     for _ in range(3000):
         text = "".join(noise.choice(letters, size=noise.integers(40)))
         assert tokens(natural(text)) == text

@@ -189,19 +189,6 @@ def test_tokens_at_some_distances_stand_in_another_order(tiny, monkeypatch, shuf
         ({}, {"shuffle_to": 4}, ("measuring.shuffle_to 4", "measuring.shuffle_from")),
         ({}, {"sequence_length": 1, "context": 7, "shuffle_from": 8}, ("measuring.shuffle_from 8", "lower it")),
     ],
-    ids=[
-        "cut",
-        "nothing left",
-        "both",
-        "no memory",
-        "no positions",
-        "nothing foreign",
-        "one row",
-        "no carry",
-        "several predicted",
-        "no beginning",
-        "nothing to shuffle",
-    ],
 )
 def test_what_cannot_be_read_is_refused_by_name_before_a_training(tiny, changes, settings, names):
     system = tiny.but(**{**XL, **changes}) if changes is not LSTM else tiny.but(**LSTM)
