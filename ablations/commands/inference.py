@@ -1,10 +1,11 @@
 """``ablations benchmark inference``: time and memory of a forward pass of each model of a grid, on this machine."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ablations.commands.terminal import USUAL, As, Format, Results, Shown, echo, listing, reporting_errors
+from ablations.commands.terminal import USUAL, As, Format, Results, Shown, echo, known, listing, reporting_errors
 
 app = typer.Typer(help="Speed and memory of models on this machine.", no_args_is_help=True)
 
@@ -16,7 +17,7 @@ def benchmark() -> None:
 
 @app.command("inference")
 def command(
-    grid: Annotated[str, typer.Argument(help="A grid's name, or the path of a YAML file.")],
+    grid: Annotated[str, typer.Argument(help="A grid's name or file, or a checkpoint's folder.")],
     scale: Shown = USUAL,
     device: Annotated[str, typer.Option("--device", help="cpu or cuda. Default: cuda if available.")] = "",
     threads: Annotated[int, typer.Option("--threads", help="Threads of torch on a CPU.", min=1)] = 1,
@@ -26,8 +27,10 @@ def command(
     form: As = Format.table,
 ) -> None:
     """Measures time and memory of a forward pass of each model, with random weights. Trains nothing."""
+    from ablations.inspection.models import opened
     from ablations.pages import inference_page
     from ablations.running import inference
+    from ablations.schema.cell import Cell
     from ablations.study import Study
 
     with reporting_errors():
@@ -37,10 +40,19 @@ def command(
         if not sizes or 0 in sizes or len(sizes) < len(batches.split(",")):
             raise typer.BadParameter(f"--batches {batches!r} are no numbers from 1, each once. Write 1,4,16,64.")
         setting = inference.Setting(inference.chosen(device), threads, clock=clock, batches=sizes)
+        if Path(grid).is_dir():
+            system = opened(grid, known(results_dir), scale=scale).system
+            cell = Cell(values={}, label=system.name, system=system, runs=())
+            found = inference.measure([cell], setting)["cells"][system.name]
+            rows = [
+                {"batch": size, **{name: f"{value:.4g}" for name, value in found[str(size)].items()}} for size in sizes
+            ]
+            listing(rows, form, "batch")
+            return
         study = Study(grid, scale, results_dir=results_dir)
         plan = study.resolve()
         say = echo if form is Format.table else lambda _: None
-        measured = inference.measure(plan, setting, say)
+        measured = inference.measure(plan.cells, setting, say)
         kept = inference.keep(study.folder, measured)
         written = inference_page.publish(study.measurements, study.folder)
         reading, everything = inference_page.sheets(study.measurements, [measured])

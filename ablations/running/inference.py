@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from ablations.planning.plan import Plan
     from lightning_modules.batch import Example
 
 BATCHES = (1, 32)
@@ -74,8 +73,8 @@ def chosen(device: str) -> str:
     return device or ("cuda" if cuda.is_available() else "cpu")
 
 
-def measure(plan: "Plan", setting: Setting, say: Callable[[str], object] = lambda _: None) -> dict[str, Any]:
-    """Measures every cell of a plan at batches of whole sequences of the pretraining's length, fp32.
+def measure(cells: Sequence[Cell], setting: Setting, say: Callable[[str], object] = lambda _: None) -> dict[str, Any]:
+    """Measures models at batches of whole sequences of the pretraining's length, fp32.
 
     Heads that a cell removes are missing, the same number in each layer as far as it goes: which ones is no matter of
     time. Where a cell quantises its fine-tunings, the encoder's linear layers are int8, on a CPU alone.
@@ -93,15 +92,15 @@ def measure(plan: "Plan", setting: Setting, say: Callable[[str], object] = lambd
 
     if setting.clock == "cpu" and (setting.device, setting.threads) != ("cpu", 1):
         raise ConfigError([Problem("--clock", "processor time needs one thread on a CPU. Allowed here: wall.")])
-    if setting.device != "cpu" and (whole := [cell.label for cell in plan.cells if _quantized(cell)]):
+    if setting.device != "cpu" and (whole := [cell.label for cell in cells if _quantized(cell)]):
         text = f"{whole[0]} multiplies in int8, which torch does on a CPU. Allowed: cpu."
         raise ConfigError([Problem("--device", text)])
     torch.set_num_threads(setting.threads)
-    models = _distinct(plan.cells)
+    models = _distinct(cells)
     passes = {}
-    for key, cells in models.items():
-        say(f"building {cells[0].label}")
-        passes |= {(key, batch): _pass(cells[0], batch, setting.device) for batch in setting.batches}
+    for key, alike in models.items():
+        say(f"building {alike[0].label}")
+        passes |= {(key, batch): _pass(alike[0], batch, setting.device) for batch in setting.batches}
     times: dict[Any, list[float]] = {name: [] for name in passes}
     for forward in passes.values():
         _seconds(forward, 2 * setting.seconds, CLOCKS[setting.clock])
@@ -110,16 +109,16 @@ def measure(plan: "Plan", setting: Setting, say: Callable[[str], object] = lambd
         for name, forward in passes.items():
             times[name].append(1e3 * _seconds(forward, setting.seconds, CLOCKS[setting.clock]))
     rows: dict[str, Any] = {}
-    for key, cells in models.items():
+    for key, alike in models.items():
         first = passes[key, setting.batches[0]]
-        row: dict[str, Any] = {"parameters": first.parameters, "flops": _flops(cells[0]), "file_mb": first.saved / 1e6}
+        row: dict[str, Any] = {"parameters": first.parameters, "flops": _flops(alike[0]), "file_mb": first.saved / 1e6}
         for batch in setting.batches:
             forward = passes[key, batch]
             low, median, high = _quartiles(times[key, batch])
             row[str(batch)] = {"ms": median, "low": low, "high": high, "mb": forward.peak() / 1e6}
-        rows |= {cell.label: row for cell in cells}
-    ordered = {cell.label: rows[cell.label] for cell in plan.cells}
-    length, missing = plan.cells[0].system.format.sequence_length, max(map(_removed, plan.cells))
+        rows |= {cell.label: row for cell in alike}
+    ordered = {cell.label: rows[cell.label] for cell in cells}
+    length, missing = cells[0].system.format.sequence_length, max(map(_removed, cells))
     told = {"length": length, "batches": list(setting.batches)} | ({"heads_removed": missing} if missing else {})
     return {**_machine(setting), **told, "cells": ordered}
 

@@ -157,6 +157,8 @@ def test_a_fine_tuning_answers_alike_here_as_a_folder_and_in_transformers(kept, 
 def test_an_exported_run_is_evaluated_as_anybodys_checkpoint(exported, command, monkeypatch, tmp_path):
     """It has learnt the toy task as our own fine-tunings do; the result lies where the user wants it."""
     folder, run, _ = exported
+    timed = json.loads(command("benchmark", "inference", folder, "--batches", "2", "--format", "json").stdout)
+    assert [row["batch"] for row in timed] == [2]
     monkeypatch.setitem(TASKS, "toy", toy_task("toy"))
     monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
     options = ["finetune", "--from", folder, "--task", "toy", "--seed", 3, "--output", tmp_path / "found"]

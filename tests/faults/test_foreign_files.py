@@ -84,7 +84,8 @@ class World:
     def publish(self) -> None:
         """Pages, one of a study with a request of its own, and an essay."""
         study = Study("tiny", "smoke", results_dir=self.results)
-        inference.keep(study.folder, inference.measure(study.resolve(), inference.Setting(turns=1, seconds=1e-4), str))
+        quick = inference.Setting(turns=1, seconds=1e-4)
+        inference.keep(study.folder, inference.measure(study.resolve().cells, quick, str))
         study.publish()
         Study("tiny", "smoke", seeds=1, results_dir=self.results).publish()
         essay = self.results / "essays" / "thoughts" / "notebook.ipynb"

@@ -149,7 +149,7 @@ def test_a_grid_runs_at_smoke_scale(trained_on, tmp_path, name):
 
 def test_inference_is_measured(device):
     sizes = plan(grids.read("bert_model_size"), "smoke")
-    measured = inference.measure(sizes, inference.Setting(device=device, turns=2, seconds=0.0))
+    measured = inference.measure(sizes.cells, inference.Setting(device=device, turns=2, seconds=0.0))
     assert (measured["threads"] is None) == (device == "cuda")
     for row in measured["cells"].values():
         assert row["1"]["ms"] > 0

@@ -28,7 +28,7 @@ def sizes():
 
 @pytest.fixture(scope="module")
 def measured(sizes):
-    return inference.measure(sizes, QUICK)
+    return inference.measure(sizes.cells, QUICK)
 
 
 def made_up(sizes, device="A processor", threads=1, ms=2.0):
@@ -55,14 +55,14 @@ def test_every_cell_has_times_and_no_less_memory_than_its_weights(sizes, measure
 
 
 def test_cells_with_one_encoder_are_measured_once():
-    found = inference.measure(plan(grids.read("masking_strategy"), "smoke"), QUICK)
+    found = inference.measure(plan(grids.read("masking_strategy"), "smoke").cells, QUICK)
     assert len(found["cells"]) == 12
     assert len({json.dumps(row) for row in found["cells"].values()}) == 1
 
 
 def test_models_without_heads_are_smaller_and_have_the_batches_that_were_asked(tmp_path):
     planned = plan(grids.read("head_pruning"), "smoke")
-    found = inference.measure(planned, Setting(turns=2, seconds=0.0, batches=(1, 4, 16)))
+    found = inference.measure(planned.cells, Setting(turns=2, seconds=0.0, batches=(1, 4, 16)))
     counts = {}
     for cell in planned.cells:
         row = found["cells"][cell.label]
@@ -117,7 +117,7 @@ def test_flops_are_those_of_the_matrix_products_that_are_made():
 
 def test_int8_has_as_many_flops_and_parameters_and_a_smaller_file(tmp_path):
     planned = plan(grids.read("small_models"), "smoke")
-    rows = inference.measure(planned, Setting(turns=2, seconds=0.0, batches=(1,)))["cells"]
+    rows = inference.measure(planned.cells, Setting(turns=2, seconds=0.0, batches=(1,)))["cells"]
     whole, rounded = rows["BERT"], rows["int8"]
     assert (rounded["flops"], rounded["parameters"]) == (whole["flops"], whole["parameters"])
     matrices = sum(w.numel() for w in masks.matrices(planned.cells[0].system.model.build(4)).values())
@@ -125,12 +125,12 @@ def test_int8_has_as_many_flops_and_parameters_and_a_smaller_file(tmp_path):
     assert saved == pytest.approx(3 * matrices, rel=0.15)  # three of four bytes, less what names each packed matrix
     assert rows["half of the weights"] == whole
     with pytest.raises(ConfigError, match=r"int8 multiplies in int8.*Allowed: cpu"):
-        inference.measure(planned, Setting(device="cuda"))
+        inference.measure(planned.cells, Setting(device="cuda"))
 
 
 def test_processor_time_is_that_of_one_thread(sizes):
     with pytest.raises(ConfigError, match="one thread"):
-        inference.measure(sizes, Setting(threads=2, clock="cpu"))
+        inference.measure(sizes.cells, Setting(threads=2, clock="cpu"))
 
 
 def test_the_command_measures_and_writes(tmp_path, monkeypatch):
