@@ -69,6 +69,7 @@ class Answering(Settings):
     """What a folder does not say of its head."""
 
     pair: bool = knob(False, "Two texts are one example.")
+    unanswerable: bool = knob(False, "A passage may lack the answer.")
 
 
 class Nothing(Settings):
@@ -107,7 +108,8 @@ class Asked:
         """
         system, tuned = self.model.system, self.model.tuned
         if tuned is not None:
-            return self._of_task(tuned(len(self.texts) - 1, Answering.read(self.knobs).pair))
+            traits = Answering.read(self.knobs).to_dict()
+            return self._of_task(tuned(len(self.texts) - 1, next((name for name in traits if traits[name]), "")))
         if self.passage is not None:
             raise ConfigError([Problem("--passage", f"{self.model.name} was not fine-tuned to read one")])
         if self.questions:

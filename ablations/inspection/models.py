@@ -62,8 +62,8 @@ class Opened:
         system: Its settings.
         encoder: Its tokenizer.
         pretrained: Reads its weights, which may be missing or damaged, those of a named objective among them.
-        tuned: Its head of a task, for a number of options, and whether two texts are one example where nobody else says
-            it. None for a pretraining.
+        tuned: Its head of a task, for a number of options, and the trait of it (`interop.TaskHead`) where nobody else
+            says it. None for a pretraining.
         is_folder: Whether it is a checkpoint, whose training text nobody knows.
     """
 
@@ -71,7 +71,7 @@ class Opened:
     system: System
     encoder: Encoder
     pretrained: "Callable[[str], Pretrain]"
-    tuned: Callable[[int, bool], Tuned] | None = None
+    tuned: Callable[[int, str], Tuned] | None = None
     is_folder: bool = False
 
     @cached_property
@@ -141,7 +141,7 @@ def _of_run(record: "Record", records: Records, train: bool) -> Opened:
 
     labels = shape.labels
     tuned = Tuned(shape, labels, lambda: finetuned(run, weights(record, records, train)), inputs, made.task)
-    return Opened(name, system, encoder, network, lambda options, pair: tuned)
+    return Opened(name, system, encoder, network, lambda options, trait: tuned)
 
 
 def _of_cell(study: Study, records: Records) -> str:
@@ -182,11 +182,11 @@ def _of_folder(folder: Path) -> Opened:
 
     head = TaskHead.named(config, family)
 
-    def tuned(options: int, pair: bool) -> Tuned:
+    def tuned(options: int, trait: str) -> Tuned:
         from lightning_modules.tasks.reading.pieces import Pieces
 
         assert head is not None
-        shape, settings = interop.shape_of(head._replace(pair=head.pair or pair), system, options)
+        shape, settings = interop.shape_of(head._replace(trait=head.trait or trait), system, options)
 
         def networks() -> "tuple[nn.Module, Head]":
             checkpoint = interop.read(folder)

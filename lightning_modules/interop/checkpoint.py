@@ -36,6 +36,7 @@ from lightning_modules.system import System
 if TYPE_CHECKING:
     from lightning_modules.training.pretrain import Pretrain
 
+TRAITS = ("pair", "unanswerable")
 _MOST_NAMED = 12  # bad tensors that an error lists
 _PARTS = {
     MLM: "masked-LM head",
@@ -51,12 +52,13 @@ class TaskHead(NamedTuple):
     Attributes:
         kind: Of ``Family.tasks``.
         labels: Names of its classes or tags in the order of their numbers; empty for a number, a span and a choice.
-        pair: Whether it reads two texts as one example. Only folders of our own say it.
+        trait: ``pair`` if it reads two texts as one example, ``unanswerable`` if a passage may lack the answer. Only
+            folders of our own say it.
     """
 
     kind: str
     labels: tuple[str, ...] = ()
-    pair: bool = False
+    trait: str = ""
 
     @classmethod
     def named(cls, config: Mapping[str, Any], family: Family) -> Self | None:
@@ -69,8 +71,8 @@ class TaskHead(NamedTuple):
         if not isinstance(labels, dict) or [*labels] != [str(number) for number in range(len(labels))]:
             raise ConfigError([Problem(f"{CONFIG}: id2label", "must name the classes 0, 1, 2 ..., in this order")])
         is_number = kind in ("span", "choice") or len(labels) < 2 or config.get("problem_type") == "regression"
-        pair = (config.get("task_specific_params") or {}).get("pair") is True
-        return cls(kind, () if is_number else tuple(map(str, labels.values())), pair)
+        trait = next((name for name in TRAITS if name in (config.get("task_specific_params") or ())), "")
+        return cls(kind, () if is_number else tuple(map(str, labels.values())), trait)
 
     def shapes(self, family: Family, width: int) -> dict[str, tuple[int, ...]]:
         """Our names of its weights -> their shapes, for states of a width."""
@@ -81,12 +83,12 @@ class TaskHead(NamedTuple):
 
     def config(self) -> dict[str, Any]:
         """What ``config.json`` says of it."""
+        own = {"task_specific_params": {self.trait: True}} if self.trait else {}
         if self.kind in ("span", "choice"):
-            return {}
+            return own
         numbers = {label: number for number, label in enumerate(self.labels or ("LABEL_0",))}
         told = {"id2label": {str(number): label for label, number in numbers.items()}, "label2id": numbers}
-        told |= {} if self.labels else {"problem_type": "regression"}
-        return told | ({"task_specific_params": {"pair": True}} if self.pair else {})
+        return told | own | ({} if self.labels else {"problem_type": "regression"})
 
 
 @dataclass(frozen=True, eq=False)

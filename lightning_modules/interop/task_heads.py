@@ -22,7 +22,8 @@ def head_of(run: FinetuningRun, family: Family) -> TaskHead | str:
     if isinstance(shape, Tagging):
         return TaskHead("tokens", shape.labels)
     if isinstance(shape, Spans):
-        return "finetuning.span_beam" if settings.span_beam else TaskHead("span")
+        trait = "unanswerable" * shape.unanswerable
+        return "finetuning.span_beam" if settings.span_beam else TaskHead("span", (), trait)
     if not isinstance(shape, Texts | Choice):
         return f"the task {run.task}"
     kind = "sequence" if isinstance(shape, Texts) else "choice"
@@ -35,7 +36,9 @@ def head_of(run: FinetuningRun, family: Family) -> TaskHead | str:
         "finetuning.both_orders": not (shape.symmetric and settings.both_orders),
     }
     lacking = next((what for what, fits in refused.items() if not fits), None)
-    return lacking or (TaskHead(kind, shape.labels, shape.pair) if isinstance(shape, Texts) else TaskHead(kind))
+    return lacking or (
+        TaskHead(kind, shape.labels, "pair" * shape.pair) if isinstance(shape, Texts) else TaskHead(kind)
+    )
 
 
 def tuned(checkpoint: Checkpoint, run: FinetuningRun, weights: Path) -> Checkpoint:
@@ -52,9 +55,9 @@ def shape_of(head: TaskHead, system: System, options: int) -> tuple[Shape, FineT
     last, longest = system.objectives.plm is not None, system.model.longest or 512
     settings = FineTuning().but(reader="last" if last else "first", max_length=min(512, longest))
     shapes = {
-        "sequence": lambda: Texts(head.labels, head.pair),
+        "sequence": lambda: Texts(head.labels, head.trait == "pair"),
         "tokens": lambda: Tagging(()),
-        "span": lambda: Spans(unanswerable=True),
+        "span": lambda: Spans(head.trait == "unanswerable"),
         "choice": lambda: Choice(options),
     }
     return shapes[head.kind](), settings.but(layout="cls_last" if last else "cls_sep")

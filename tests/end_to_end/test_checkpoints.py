@@ -122,6 +122,7 @@ ASKED = {
 def test_a_fine_tuning_answers_alike_here_as_a_folder_and_in_transformers(kept, command, tmp_path):
     pretrained, records = kept(trained=False, **{"model.max_positions": 24})
     found = {}
+    torch.manual_seed(0)
     for task, words in ASKED.items():
         run = fine_tuned(pretrained, records, task=task)
         made = FinetuningRun(run.system, task, run.finetuning, 0, None)
@@ -147,8 +148,7 @@ def test_a_fine_tuning_answers_alike_here_as_a_folder_and_in_transformers(kept, 
     assert found["rte"][0]["probability"] == pytest.approx(chances.max().item(), abs=1e-5)
     assert found["rte"][0]["answer"] == model.config.id2label[chances.argmax().item()]
     assert [row["word"] for row in found["conll2003"]] == ["w01", "w02", "w03"]
-    said_there = ASKED["squad1"][2].split()
-    assert {*found["squad1"][0]["answer"].split()} <= {*said_there, "(the", "passage", "does", "not", "say)"}
+    assert found["squad1"][0]["answer"] in ASKED["squad1"][2], "SQuAD 1.1 always has an answer"
     assert found["copa"][0]["answer"] in ASKED["copa"][1:]
     wrong = command("ask", tmp_path / "rte", "w01", "w02", "w03", "--results-dir", records.folder)
     assert (wrong.exit_code, "texts at a time" in said(wrong)) == (2, True)
