@@ -17,7 +17,7 @@ SCALE ?= laptop
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick nightly oracle oracle-fast test-gpu test-engines lint format notebooks tables check docs benchmark benchmark-gpu clean
+.PHONY: help demo test quick nightly oracle oracle-fast test-gpu test-engines lint types style format notebooks tables check docs benchmark benchmark-gpu clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -69,13 +69,17 @@ $(VENV)/.engines: $(VENV)/.installed
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[slurm,ray]'
 	touch $@
 
-lint: $(VENV)/.installed ## style, imports between packages, notebooks, English of the guides, size, types
+lint: types style ## style, imports between packages, notebooks, English of the guides, size, types
+
+types: $(VENV)/.installed
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
+
+style: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/python docs/english.py
 	$(BIN)/python docs/budget.py
-	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
 
 format: $(VENV)/.installed ## put everything in shape
 	$(BIN)/ruff check --fix .
