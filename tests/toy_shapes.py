@@ -8,10 +8,11 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from lightning_modules.batch import Encoded
 from lightning_modules.data.text.encode import Encoder
-from lightning_modules.data.text.tokenizer import SPECIALS
+from lightning_modules.data.text.tokenizer import SPECIALS, Vocabulary
 from lightning_modules.tasks import FineTuning, Task
 from lightning_modules.tasks.reading import passages
 from lightning_modules.tasks.reading.pieces import Pieces
+from lightning_modules.tasks.reading.windows import SpanInputs
 from lightning_modules.tasks.shapes.choice import Choice, Question
 from lightning_modules.tasks.shapes.coreference import Coreference, Mentioned
 from lightning_modules.tasks.shapes.span import Spans
@@ -45,6 +46,15 @@ def shown(inputs, encoder, *numbers):
     tokens = inputs.batch(np.array(numbers)).inputs
     rows = zip(tokens.ids.tolist(), tokens.real.tolist(), strict=True)
     return [" ".join(encoder.vocabulary.pieces[i] for i, real in zip(*row, strict=True) if real) for row in rows]
+
+
+def windows(questions, layout="cls_sep"):
+    """Questions about ten words, each read in two windows of seven that overlap by four."""
+    pieces, count = [*SPECIALS, *"abcdefghij"], questions + 10
+    rows = [passages.Question(str(n), "a", " ".join("abcdefghij"), ((4, "c d"),)) for n in range(questions)]
+    bounds = np.array([*range(questions + 1), count])
+    made = Pieces(np.array([5] * questions + [*range(5, 15)]), np.arange(count + 1), bounds)
+    return SpanInputs(passages.SpanExamples.of(rows), made, Vocabulary.of(pieces, "wordpiece"), 11, 1, 3, layout)
 
 
 COUNTS = {"train": 96, "dev": 32}

@@ -104,7 +104,7 @@ def test_every_function_that_opens_files_for_itself_has_a_reason():
     "line",
     [
         "path.read_text(encoding='utf-8')", "(folder / 'a').read_bytes()", "open(path)", "path.open('rb')",
-        "path.open()", "self.path.open(encoding='utf-8')", "kept(path, make, np.load)",
+        "path.open()", "kept(path, make, np.load)",
         "np.memmap(path)", "safe_open(path, 'pt')",
         "os.open(path, os.O_RDONLY)", "tokenizers.Tokenizer.from_file(str(path))", "shutil.copyfile(a, b)",
     ],

@@ -173,6 +173,7 @@ def test_the_command_fills_masks_of_a_finished_run(tmp_path, monkeypatch):
     assert said(run.id, text, "--train")[0] == 0
     assert weights.read_bytes() == before
 
-    records.put(Record(id="e" * 16, kind="pretrain", config=run.to_dict(), outcome="diverged"))
-    assert "left no weights: it ended as 'diverged'" in said("e" * 16, text)[1]
-    assert "2 runs start with ''" in said("", text)[1]
+    other = run.id[0] + "e" * 15
+    records.put(Record(id=other, kind="pretrain", config=run.to_dict(), outcome="diverged"))
+    assert "left no weights: it ended as 'diverged'" in said(other, text)[1]
+    assert f"2 runs start with '{run.id[0]}'" in said(run.id[0], text)[1]

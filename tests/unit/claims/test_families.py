@@ -58,15 +58,7 @@ def test_a_claim_added_post_hoc_moves_no_number_of_a_planned_one(planned, later,
     stated, added = [asked(pair) for pair in planned], [asked(pair, post_hoc=True) for pair in later]
     alone = judging.verdicts(study(stated, seed))
     both = judging.verdicts(study([*added, *stated] if first else [*stated, *added], seed))
-    kept = [verdict for verdict in both if not verdict.claim.post_hoc]
-    assert kept == alone
-    for verdict in both:
-        if verdict.claim.post_hoc:
-            pair = verdict.claim.a[RATE], verdict.claim.b[RATE]
-            same = [v for v in alone if (v.claim.a[RATE], v.claim.b[RATE]) == pair]
-            as_planned = judging.verdicts(study([*stated, *(a.but(post_hoc=False) for a in added)], seed))
-            expected = same or [v for v in as_planned if v.claim.id == verdict.claim.id]
-            assert (verdict.adjusted, verdict.adjusted_p) == (expected[0].adjusted, expected[0].adjusted_p)
+    assert [verdict for verdict in both if not verdict.claim.post_hoc] == alone
 
 
 def test_a_withdrawn_post_hoc_claim_counts_for_post_hoc_ones_alone():

@@ -82,11 +82,6 @@ def test_one_seed_a_side_is_not_measured():
     assert judging.tally([found]) == "1 not measured"
 
 
-def test_diverged_runs_are_no_data():
-    found = verdict(records=lambda cells: {run.id: make_failure(run) for run in cells[1].runs[1:]})
-    assert (found.outcome, found.reason, found.n) == (OPEN, Reason.ONE_SEED, 1)
-
-
 def test_a_side_with_fewer_seeds_counts_with_those_it_has():
     found = verdict(records=lambda cells: {cells[1].runs[4].id: make_failure(cells[1].runs[4])})
     assert (found.n, found.outcome) == (4, AS_CLAIMED)
@@ -197,15 +192,6 @@ def test_what_cannot_be_decided_does_not_ease_the_others():
     assert found.adjusted.level == pytest.approx(0.975)  # the first of two steps, although the other one's p is 0
 
 
-def test_a_borderline_effect_does_not_survive_many_claims():
-    a, b = [4.40, 4.44, 4.50, 4.42, 4.46], [4.47, 4.51, 4.59, 4.48, 4.53]
-    more = [make_claim(id=f"c{i}", size="beyond", margin=i / 10) for i in range(1, 7)]
-    assert verdict(a, b).outcome == AS_CLAIMED
-    assert verdict(a, b, extra=more).outcome == OPEN
-    absent = [make_claim(id=f"c{task}", metric=f"{task}.accuracy") for task in ("rte", "sst2", "snli")]
-    assert verdict(a, b, extra=absent).outcome == AS_CLAIMED  # the scale has no task, so they were never to be tested
-
-
 def test_other_axes_stand_at_the_baseline():
     cells = [make_cell({RATE: rate, LAYERS: n}) for n in (2, 4) for rate in (0.15, 0.4)]
     found = {}
@@ -302,22 +288,6 @@ def test_the_control_of_a_stand_in_is_not_asked_of_official_data():
     own, whole = ([make_cell({RATE: 0.15}, task=task)] for task in ("qnli_own", "qnli"))
     assert official(claim, own).positive_control == claim.positive_control
     assert (official(claim, whole).metric, official(claim, whole).positive_control) == ("qnli.accuracy", None)
-
-
-def test_a_claim_about_a_task_compares_its_fine_tunings():
-    asked = {
-        "metric": "rte.accuracy",
-        "a": {"objective": "pairs, SOP"},
-        "b": {"objective": "pairs"},
-    }
-    (found,), cells = objectives_verdict(asked)
-    assert found.outcome == AS_CLAIMED
-    assert found.effect == pytest.approx(0.02, abs=0.002)
-    assert found.runs == tuple(tuple(run.id for run in cells[n].finetunings) for n in (3, 1))
-    simple = {**asked, "b": {}, "against": "rte.accuracy.majority"}
-    (found,), _ = objectives_verdict(simple)
-    assert (found.outcome, found.b) == (AS_CLAIMED, "the majority class")
-    assert found.effect == pytest.approx(0.58 - 0.527, abs=0.002)
 
 
 def test_a_published_value_without_a_stand_in_is_not_among_the_cells():

@@ -10,7 +10,7 @@ from scipy import stats
 
 from ablations.claims import judging, power
 from ablations.claims.contrasts import collect
-from ablations.claims.outcomes import AS_CLAIMED, Reason
+from ablations.claims.outcomes import AS_CLAIMED
 from ablations.claims.relations import RELATIONS
 from ablations.claims.sample import Sample
 from ablations.measurements.example_scores import Scores
@@ -240,16 +240,6 @@ def test_a_plan_promises_what_pairs_can_show():
     level = judging.verdicts(measured)[0].adjusted.level
     assert first.visible == pytest.approx(at_four.detectable(level), rel=1e-6)
     assert second.visible < first.visible / 1.5
-
-
-def test_fine_tunings_without_scores_by_example_are_pairs_of_seeds():
-    scores = answers()
-    measured = study(scores)
-    records = {id: record.but(examples={}) for id, record in finished(measured.cells, scores).items()}
-    (found,) = judging.verdicts(Measurements(measured.grid, measured.cells, records))
-    assert found.p == pytest.approx(stats.ttest_rel(*scores[:2].mean(axis=2)).pvalue)
-    assert found.example_error is None
-    assert found.reason in (Reason.NONE, Reason.POWER)
 
 
 def test_averages_over_tasks_are_pairs_too():

@@ -110,7 +110,6 @@ def test_a_pilot_may_come_from_another_scale():
     [
         make_claim(relation="ratio", ratio=1.02),
         make_claim(relation="spread", published={}),
-        make_claim(relation="trend", a={}, b={}, sides=[{RATE: 0.4}, {RATE: 0.15}, {RATE: 0.8}], published={}),
         make_claim(relation="ordering", a={}, b={}, sides=[{RATE: 0.4}, {RATE: 0.15}, {RATE: 0.8}], published={}),
     ],
     ids=lambda claim: claim.relation,

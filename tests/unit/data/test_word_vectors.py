@@ -16,13 +16,11 @@ from lightning_modules.data.store import TokenStore
 from lightning_modules.data.text.tokenizer import SPECIALS, Vocabulary
 from lightning_modules.data.word_vectors import Vectors, WordVectors, train
 from lightning_modules.finetuning.run import FinetuningRun, finetune
-from lightning_modules.tasks import TASKS, FineTuning, pins
+from lightning_modules.tasks import TASKS, pins
 from tests.toy import toy_task
+from tests.tuning import planned, tunings
 
-SETTINGS = FineTuning().but(
-    **{"epochs": 1, "batch_size": 16, "max_length": 16, "precision": "fp32", "optimizer.peak_lr": 1e-3,
-       "from_scratch": True}
-)  # fmt: skip
+SETTINGS, tuning = tunings(**{"epochs": 1, "batch_size": 16, "optimizer.peak_lr": 1e-3, "from_scratch": True})
 VECTORS = SETTINGS.but(word_vectors={})
 
 
@@ -41,7 +39,7 @@ def store_of(sentences, size, folder="text"):
 
 
 def table(system, settings, **changes):
-    return FinetuningRun(system, "toy", settings.but(**changes), 3, None).build().state_dict()
+    return tuning(system, seed=3, settings=settings.but(**changes)).build().state_dict()
 
 
 # --- what they are
@@ -173,8 +171,7 @@ def test_only_the_rows_of_tokens_of_the_text_differ_from_scratch(tiny, toy, chan
 
 
 def runs(system, **changes):
-    pretrained = Run.pretraining(system, 3, dict.fromkeys(system.data.corpora, "text"))
-    return Run.finetuning_of(pretrained, "toy", "print", SETTINGS.but(**changes))
+    return planned(system, SETTINGS.but(**changes))
 
 
 def test_they_have_an_identity_and_no_parent(tiny, toy):
@@ -200,15 +197,15 @@ def test_contradictions_are_refused(tiny, toy, tmp_path):
         with pytest.raises(ConfigError, match=said):
             cells.finetuning({"finetuning.word_vectors": {}, **knobs}, "rte")
     with pytest.raises(ConfigError, match="from_scratch starts from random weights, but"):
-        FinetuningRun(tiny, "toy", VECTORS, 0, tmp_path / "weights").build()
-    encoder = FinetuningRun(tiny, "toy", SETTINGS, 0, None).data.encoder
+        tuning(tiny, tmp_path / "weights", settings=VECTORS).build()
+    encoder = tuning(tiny).data.encoder
     with pytest.raises(ConfigError, match="not a checkpoint's"):
         FinetuningRun(tiny, "toy", VECTORS, 0, None, encoder).build()
 
 
 def test_a_training_from_them_is_another_repeats_and_says_what_they_cost(tiny, toy, tmp_path):
     one, again, scratch = (
-        finetune(FinetuningRun(tiny, "toy", settings, 0, None), tmp_path / str(number))
+        finetune(tuning(tiny, settings=settings), tmp_path / str(number))
         for number, settings in enumerate((VECTORS, VECTORS, SETTINGS))
     )
     assert (one.metrics, one.curve) == (again.metrics, again.curve)

@@ -11,7 +11,7 @@ from pytorch_lightning import Trainer
 from lightning_modules.config import ConfigError
 from lightning_modules.finetuning.finetune import TASK
 from lightning_modules.finetuning.run import finetune, finetuned
-from lightning_modules.tasks import FineTuning, fitting
+from lightning_modules.tasks import fitting
 from lightning_modules.training.weights import WEIGHTS, keep_weights
 from tests.tuning import tunings
 
@@ -144,9 +144,3 @@ class TestRefusals:
         with pytest.raises(ConfigError, match=message):
             fitting.check(tiny.but(**READS[reads]), "toy", SETTINGS)
         fitting.check(tiny.but(**READS[reads]), "toy", SETTINGS.but(auxiliary_lm=0.0))
-
-    def test_of_frozen_encoders_and_recurrent_heads(self):
-        with pytest.raises(ConfigError, match="a frozen encoder learns from no loss"):
-            FineTuning().but(**{"auxiliary_lm": 0.5, "features.layers": "last"})
-        with pytest.raises(ConfigError, match="reads the encoder and not a BiLSTM"):
-            FineTuning().but(auxiliary_lm=0.5, bilstm_layers=1)

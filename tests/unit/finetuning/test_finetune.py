@@ -10,9 +10,8 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 
 from lightning_modules.config import ConfigError
-from lightning_modules.tasks import TASKS, Task, pins
+from lightning_modules.tasks import TASKS
 from lightning_modules.tasks.scores.kept import PROBABILITY, unpack, unpack_probabilities
-from lightning_modules.tasks.shapes.texts import Row, Texts
 from tests.messages import naming
 from tests.tuning import tunings
 
@@ -86,19 +85,6 @@ def test_scores_keep_the_probabilities_of_classes_in_the_order_of_the_examples(t
     assert (found.argmax(1) == unpack(kept["answer"])).all()
 
 
-def test_the_last_batch_of_an_epoch_may_be_a_single_example(tiny, monkeypatch):
-    rows = [Row("w01 w02", None, "0"), Row("w03", None, "1"), Row("w05 w06 w07", None, "1")]
-    task = Task("three", "Three?", "here", Texts(("no", "yes")), ("accuracy",), lambda split: iter(rows))
-    monkeypatch.setitem(TASKS, "three", task)
-    monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
-    run = tuning(tiny, task="three", batch_size=2)
-    data = run.data
-    module = run.build()
-    trainer = pl.Trainer(max_epochs=1, **QUIET)
-    trainer.fit(module, data)
-    assert trainer.global_step == 4
-
-
 def test_a_trainer_that_clips_otherwise_than_the_recipe_is_refused(tiny):
     run = tuning(tiny, clip_norm=1.0)
     with pytest.raises(ConfigError, match=r"gradient_clip_val: the Trainer asks for 0\.5.*finetuning\.clip_norm"):
@@ -110,10 +96,9 @@ def test_a_trainer_that_clips_otherwise_than_the_recipe_is_refused(tiny):
 
 def test_data_modules_are_shown_by_what_they_hold(tiny):
     """Lightning's own text draws batches and fails on ours."""
-    fresh_tuning, pretraining = tuning(tiny, seed=3).data, tiny.data_module(seed=3)
     for fresh, opened, words in (
-        (fresh_tuning, "train", ("Low", str(SETTINGS.batch_size), "3")),
-        (pretraining, "sequences", (*tiny.data.corpora, "16", "12", "8", "3")),
+        (tuning(tiny, seed=3).data, "train", ("Low", "8", "3")),
+        (tiny.data_module(seed=3), "sequences", (*tiny.data.corpora, "16", "12", "8", "3")),
     ):
         before = str(fresh)
         assert opened not in vars(fresh), "nothing is opened to be shown"

@@ -5,9 +5,7 @@ import math
 
 import pytest
 import torch
-from torch import nn
 
-from lightning_modules.config import ConfigError
 from lightning_modules.finetuning.finetune import Finetune
 from lightning_modules.finetuning.run import finetune
 from lightning_modules.pretraining import fit
@@ -148,22 +146,6 @@ def test_frozen_layers_have_no_backward_pass_in_the_flops(tiny):
     assert last < gradual < whole
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"from_scratch": True}, "freezing gradual keeps what a pretrained encoder knows"),
-        ({"features": {"layers": "last"}}, "features freeze it whole"),
-        ({"optimizer.algorithm": "lamb"}, "lamb counts one for all"),
-        ({"freezing": "chain_thaw", "optimizer.rate_divisor": 2.6}, "Set optimizer.rate_divisor to 1"),
-        ({"freezing": "last", "layout": "extract"}, "would stay random with freezing last"),
-        ({"freezing": "graduall"}, "Did you mean 'gradual'"),
-    ],
-)
-def test_what_cannot_be_frozen_is_refused(changes, message):
-    with pytest.raises(ConfigError, match=message):
-        SETTINGS.but(**{"freezing": "gradual", **changes})
-
-
 def test_heads_of_a_language_model_learn_at_the_highest_rate(tiny):
     """Settings of pretraining have discriminative rates too, for the second stage of ULMFiT."""
     module = tiny.but(**{"model.num_layers": 2, "optimizer.rate_divisor": 2.6}).build(0)
@@ -172,4 +154,3 @@ def test_heads_of_a_language_model_learn_at_the_highest_rate(tiny):
     assert {rates[id(p)] for p in module.heads.parameters()} == {module.optimizer_settings.peak_lr}
     lowest = module.optimizer_settings.peak_lr / 2.6**3
     assert rates[id(module.backbone.table)] == pytest.approx(lowest)
-    assert isinstance(module.backbone.table, nn.Parameter)

@@ -76,7 +76,7 @@ def drawn(backbone):
 
 
 @pytest.mark.parametrize("changes", MODELS.values(), ids=MODELS)
-@pytest.mark.parametrize("numbers", [{0}, {1, 6}, {0, 1, 2, 3}, {4, 5, 6}, set(range(8))], ids=str)
+@pytest.mark.parametrize("numbers", [{1, 6}, {0, 1, 2, 3}, {4, 5, 6}, set(range(8))], ids=str)
 def test_removing_heads_equals_masking_them_with_fewer_parameters(tiny, changes, numbers):
     run = tuning(tiny.but(**changes))
     backbone = drawn(run.build().backbone)

@@ -49,15 +49,6 @@ def test_all_linear_layers_of_the_encoder_are_int8_and_the_encoder_stays(tiny):
         assert torch.equal(tensor, before[name])
 
 
-def test_chosen_positions_are_read_like_others(tiny):
-    run = tuning(tiny.but(**{"model.num_layers": 2}))
-    rounded, example = Quantized(run.build().backbone), next(iter(run.data.train_dataloader()))
-    rows, length = example.inputs.ids.shape
-    every = rounded(example).last[:, 0]
-    example.read = torch.arange(rows)[:, None] * length
-    assert torch.equal(rounded(example).last[:, 0], every)
-
-
 def test_it_starts_from_the_fine_tuning_without_it(tiny):
     def tuned(**changes):
         return planned(tiny, SETTINGS.but(**changes))

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from ablations.schema.run import Run
-from lightning_modules.config import ConfigError
 from lightning_modules.finetuning.run import finetune, finetuned
 from lightning_modules.pretraining import fit
 from lightning_modules.tasks import TASKS
@@ -180,21 +179,3 @@ def test_the_rate_under_a_mask_is_a_part_of_the_usual_one(parents):
 
     assert rate(pruned(share=0.5, rate=0.1)) == pytest.approx(0.1 * rate(pruned(share=0.5)))
     assert rate(pruned(share=0.0, rate=0.1)) == rate(SETTINGS)
-
-
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"weight_pruning.round": 2}, "round 2 is after the last of rounds"),
-        ({"weight_pruning.rounds": 2, "weight_pruning.choose": "random"}, "set mask_from to task and choose"),
-        ({"weight_pruning.mask_from": "pretraining", "weight_pruning.weights": "kept"}, "use rewound"),
-        ({"weight_pruning.share": 0.5, "features.layers": "last"}, "features"),
-        ({"weight_pruning.share": 0.5, "from_scratch": True}, "from_scratch"),
-        ({"weight_pruning.share": 0.5, "head_pruning.share": 0.5}, "head_pruning"),
-        ({"weight_pruning.weights": "kept", "weight_pruning.mask_from": "other"}, "another task.*use rewound"),
-        ({"weight_pruning.weights": "kept", "weight_pruning.rewind_to": 5}, "rewind_to has no effect"),
-    ],
-)
-def test_what_does_not_fit_together_is_refused_by_name(changes, named):
-    with pytest.raises(ConfigError, match=named):
-        SETTINGS.but(**changes)

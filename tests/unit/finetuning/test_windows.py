@@ -108,20 +108,6 @@ def test_one_window_is_the_usual_fine_tuning(recurrent, tmp_path):
     assert found[1] == pytest.approx(found[0], abs=1e-3)  # padding is packed, and Adam enlarges rounding
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"features": {"layers": "last"}}, "features needs all states of a row"),
-        ({"bilstm_layers": 1}, "bilstm_layers needs all states"),
-        ({"auxiliary_lm": 0.5}, "auxiliary_lm needs all states"),
-        ({"reader": "first"}, r"reader first needs all states of a row, and window keeps none\. Use last, max"),
-    ],
-)
-def test_what_needs_all_states_is_refused(changes, message):
-    with pytest.raises(ConfigError, match=message):
-        SETTINGS.but(**changes)
-
-
 def test_models_without_such_states_are_refused_by_name(tiny, recurrent):
     for system in (
         tiny,

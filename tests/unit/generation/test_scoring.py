@@ -92,12 +92,10 @@ def test_the_parts_of_a_text_sum_to_the_whole(any_model):
 def test_prompt_and_option_are_the_pieces_of_the_text(any_model):
     for prompt, option, joined in (
         ("The water is", "transparent", "The water is transparent"),
-        ("The water is ", "transparent", "The water is transparent"),
         ("The water is", " transparent", "The water is transparent"),
         ("The water is\n", "\n transparent", "The water is transparent"),
         ("The water is", ", and", "The water is, and"),
         ("", "The water", "The water"),
-        (" ", " The water", "The water"),
     ):
         before, after = split(any_model, prompt, option)
         assert [*before, *after] == [*any_model.start, *any_model.encode(joined)]

@@ -14,6 +14,7 @@ from lightning_modules.tasks.scores.metrics import METRICS
 from lightning_modules.tasks.shapes import coreference
 from lightning_modules.tasks.shapes.texts import TextExamples, Texts
 from lightning_modules.zero_shot.settings import Measurement
+from tests.tuning import planned
 from tests.unit.synthetic import make_record
 
 STREAM = {
@@ -57,8 +58,7 @@ def test_readings_of_one_stream_compare_and_those_of_another_do_not(tiny, change
 
 def answered(tiny, task, seed, labels, answers, metric, value):
     """A record of a fine-tuning with its answers."""
-    pretrained = Run.pretraining(tiny, seed, dict.fromkeys(tiny.data.corpora, "0" * 64))
-    run = Run.finetuning_of(pretrained, task, "e" * 64, FineTuning())
+    run = planned(tiny, FineTuning(), task, seed)
     kept = {"answer": pack(answers), "right": pack(answers == labels)}
     changes = {"kind": "finetune", "metrics": {metric: value}, "curve": {}, "examples": kept, "config": run.to_dict()}
     return make_record(run, 0.0, **changes)

@@ -33,7 +33,7 @@ def command(tmp_path, translations, references, metric):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("metric", ["bleu", "chrf"])
-@pytest.mark.parametrize("some", [slice(None), slice(0, 1), slice(0, 7)])
+@pytest.mark.parametrize("some", [slice(None), slice(0, 1)])
 def test_scores_and_signatures_are_those_of_the_command(tmp_path, text, metric, some):
     translations, references = (lines[some] for lines in text)
     found, told = bleu.counts(translations, references), command(tmp_path, translations, references, metric)

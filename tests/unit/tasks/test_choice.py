@@ -10,14 +10,9 @@ from lightning_modules.tasks import TASKS
 from lightning_modules.tasks.baselines.lexical import by_words
 from lightning_modules.tasks.scores.kept import unpack
 from lightning_modules.tasks.shapes.choice import RIGHT, Choice, Question
-from tests.toy_shapes import encoded, letters, shown
+from tests.toy_shapes import encoded, shown
 
 PAIR = Choice(2)
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory):
-    return letters(tmp_path_factory.mktemp("tokenizer"))
 
 
 class TestRows:
@@ -32,14 +27,6 @@ class TestRows:
         assert example.targets[RIGHT].where.tolist() == [0, 8, 16, 24]
         assert example.inputs.tables["segment"][3].tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
         assert inputs.sizes.tolist() == [[7, 8], [5, 5]]
-
-    def test_each_text_is_encoded_once(self, encoder):
-        rows = [Question("a long passage", "which?", ("b", "c"), n % 2) for n in range(5)]
-        examples = PAIR.read(rows, "made")
-        assert examples.texts() == ["a long passage", "which? b", "which? c"]
-        assert examples.words() == 5 * 2 * (3 + 2)
-        assert examples.items_for_pin()[1] == ["a long passage", ["which? b", "which? c"], 1]
-        assert len(examples.take(np.array([4, 0]))) == 2
 
     def test_pairs_are_cut_as_berts(self, encoder):
         examples = PAIR.read([Question("abcdef", "", ("hij", "abcdefghij"), 0)], "made")
@@ -114,9 +101,8 @@ HEADING = "#id\twarrant0\twarrant1\tcorrectLabelW0orW1\treason\tclaim\tdebateTit
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(home):
     """A folder of each data set in its official form."""
-    monkeypatch.setenv("ABLATIONS_DATA", str(tmp_path))
     items = [
         ITEM.format(number, "effect", 1, "It rose.") for number in (1, 2, 4, 5, 1001, 1002, 1004, 1005)
     ] + [ITEM.format(3, "cause", 2, "Ann let go.")]  # fmt: skip
@@ -132,9 +118,9 @@ def folder(tmp_path, monkeypatch):
         ),
     }
     for name, text in content.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    return tmp_path
+        (home / name).parent.mkdir(exist_ok=True)
+        (home / name).write_text(text, encoding="utf-8")
+    return home
 
 
 class TestFiles:

@@ -15,15 +15,10 @@ from lightning_modules.tasks.shapes.coreference import (
     MentionHead,
     words_of,
 )
-from tests.toy_shapes import encoded, last_states, letters, shown
+from tests.toy_shapes import encoded, last_states, shown
 
 SHAPE = Coreference()
 METRICS = tuple(SHAPE.measures)
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory):
-    return letters(tmp_path_factory.mktemp("tokenizer"))
 
 
 def made(text, *mentions, label=0, name="t"):
@@ -170,9 +165,8 @@ LINE = 'development-1\t"Ann met Eve; (she left.\tshe\t15\tAnn\t1\tTRUE\tEve\t9\t
 
 class TestGap:
     @pytest.fixture
-    def path(self, tmp_path, monkeypatch):
-        monkeypatch.setenv("ABLATIONS_DATA", str(tmp_path))
-        path = tmp_path / "gap/gap-development.tsv"
+    def path(self, home):
+        path = home / "gap/gap-development.tsv"
         path.parent.mkdir()
         path.write_text(f"{HEADING}\n{LINE}\n")
         return path

@@ -10,16 +10,10 @@ from lightning_modules.tasks import FineTuning, fitting
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.shapes.choice import Choice, Question
 from lightning_modules.tasks.shapes.texts import LABEL, Row, Texts
-from tests.toy_shapes import letters
 
 NEW = ["[start]", "[delimiter]", "[extract]"]
 ALIKE = Texts(("no", "yes"), pair=True, symmetric=True)
 LETTERS = "abcdefghij"
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory):
-    return letters(tmp_path_factory.mktemp("tokenizer"))
 
 
 def inputs_of(shape, rows, encoder, **settings):
@@ -95,7 +89,3 @@ class TestWhatDoesNotFit:
     def test_so_is_a_first_task(self):
         with pytest.raises(ConfigError, match="squad1 is answered from single positions"):
             fitting.check(BERT_BASE, "rte", FineTuning(layout="extract", first="squad1"))
-
-    def test_a_frozen_encoder_is(self):
-        with pytest.raises(ConfigError, match="new symbols of layout extract would stay random"):
-            FineTuning().but(**{"layout": "extract", "features.layers": "last"})

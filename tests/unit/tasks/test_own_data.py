@@ -68,12 +68,6 @@ SHAPES = {
 }
 
 
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("ABLATIONS_DATA", str(tmp_path))
-    return tmp_path
-
-
 def write(path, lines):
     path.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines))
 

@@ -1,6 +1,5 @@
 """Settings of fine-tunings: what a task needs, published protocols, knobs for all tasks and for one, in that order."""
 
-import numpy as np
 import pytest
 
 from ablations.planning import grids
@@ -8,7 +7,6 @@ from ablations.planning.cells import Workshop, layout
 from ablations.planning.checks.grid_checks import known_knobs
 from lightning_modules.config import ConfigError, paths
 from lightning_modules.tasks import TASKS, FineTuning
-from lightning_modules.tasks.loader import Batches
 from lightning_modules.tasks.protocols import PROTOCOLS
 from tests import tiny
 from tests.every import every
@@ -77,23 +75,3 @@ def test_unknown_protocols_and_bad_values_are_named(workshop):
 def test_names_of_tasks_and_of_settings_never_meet():
     assert not {path.partition(".")[0] for path in paths(FineTuning)} & TASKS.keys()
     assert "finetuning.protocol" in known_knobs()
-
-
-class Items:
-    sizes = np.full((10, 1), 4)
-
-    def __len__(self):
-        return 10
-
-    def batch(self, indices):
-        return indices.tolist()
-
-
-def test_steps_end_a_training_in_the_middle_of_an_epoch():
-    long, short = Batches(Items(), 0, 3, 4), Batches(Items(), 0, 1, 4, steps=5)
-    assert (len(long), len(short)) == (9, 5)
-    assert list(short) == list(long)[:5]
-    assert short.shapes.shape == (5, 3)
-    resumed = Batches(Items(), 0, 1, 4, steps=5)
-    resumed.load_state_dict({**short.state_dict(), "position": 4})
-    assert len(list(resumed)) == 1

@@ -6,28 +6,18 @@ import pytorch_lightning as pl
 import torch
 
 from lightning_modules.config import ConfigError
-from lightning_modules.data import Vocabulary
 from lightning_modules.finetuning.run import FinetuningRun
 from lightning_modules.tasks import TASKS, FineTuning, pins
-from lightning_modules.tasks.reading.passages import Question, SpanExamples
-from lightning_modules.tasks.reading.pieces import Pieces
-from lightning_modules.tasks.reading.windows import SpanInputs
+from lightning_modules.tasks.reading.passages import Question
 from lightning_modules.tasks.scores.decoding import decoded, most_central
 from lightning_modules.tasks.shapes.span import Spans
-from tests.toy_shapes import COUNTS, reading_task
-
-LETTERS = "abcdefghij"
+from tests.toy_shapes import COUNTS, reading_task, windows
 
 
 class TestDecoding:
     @pytest.fixture(params=["cls_sep", "cls_last"])
     def two(self, request):
-        """Ten words in two windows of seven that overlap by four."""
-        pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS]
-        examples = SpanExamples.of([Question("1", "a", "a b c d e f g h i j", ((0, "a"),))])
-        ids = np.array([5, *range(5, 15)])
-        made = Pieces(ids, np.arange(12), np.array([0, 1, 11]))
-        inputs = SpanInputs(examples, made, Vocabulary.of(pieces, "wordpiece"), 11, 1, 3, request.param)
+        inputs = windows(1, request.param)
         assert inputs.begins.tolist() == [1, 4]
         assert inputs.ends.tolist() == [8, 11]
         return inputs

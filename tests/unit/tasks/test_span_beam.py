@@ -8,28 +8,13 @@ import transformers
 from torch import nn
 
 from lightning_modules.batch import Example, Target, Tokens
-from lightning_modules.data import Vocabulary
 from lightning_modules.tasks import TASKS, FineTuning
-from lightning_modules.tasks.reading.passages import Question, SpanExamples
-from lightning_modules.tasks.reading.pieces import Pieces
-from lightning_modules.tasks.reading.windows import SpanInputs
 from lightning_modules.tasks.scores.decoding import decoded_beam, most_central
 from lightning_modules.tasks.shapes.span import Spans
 from lightning_modules.tasks.shapes.span_beam import SpanBeamHead, possible
-from tests.toy_shapes import last_states
+from tests.toy_shapes import last_states, windows
 
-LETTERS = "abcdefghij"
 WIDTH = 6
-
-
-def windows():
-    """Two questions about ten words, each read in two windows that overlap."""
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS]
-    rows = [Question(str(n), "a", "a b c d e f g h i j", ((4, "c d"),)) for n in range(2)]
-    examples = SpanExamples.of(rows)
-    ids = np.array([5, 5, *range(5, 15)])
-    made = Pieces(ids, np.arange(13), np.array([0, 1, 2, 12]))
-    return SpanInputs(examples, made, Vocabulary.of(pieces, "wordpiece"), 11, 1, 3)
 
 
 def head_of(starts=5, ends=5, seed=0):
@@ -103,7 +88,7 @@ def test_numbers_equal_those_of_transformers():
 @torch.no_grad()
 def test_what_says_that_there_is_no_answer_is_not_told():
     """The right start is [CLS] where there is none."""
-    inputs, head = windows(), head_of().train()
+    inputs, head = windows(2), head_of().train()
     example = inputs.batch(np.arange(len(inputs)))
     states = states_of(example)
     before = head(last_states(states), example)
@@ -142,7 +127,7 @@ def exhaustive(inputs, outputs, most):
 
 @pytest.mark.parametrize("most", [1, 3, 30])
 def test_a_beam_of_full_width_finds_the_best_of_all_spans(most):
-    inputs, changed = windows(), 0
+    inputs, changed = windows(2), 0
     for seed in range(12):
         head = head_of(starts=64, ends=64, seed=seed)
         outputs = outputs_of(inputs, head, seed)

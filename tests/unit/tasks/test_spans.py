@@ -138,11 +138,8 @@ class TestWindows:
         assert ids[inputs.offsets[0]] == window[0]
 
     def test_few_questions_bring_their_passages(self):
-        few = (
-            Spans(unanswerable=True)
-            .read([Question(str(n), "a", f"c{n // 2}", ()) for n in range(6)], "made")
-            .take(np.array([3, 5, 2]))
-        )
+        rows = [Question(str(n), "a", f"c{n // 2}", ()) for n in range(6)]
+        few = Spans(unanswerable=True).read(rows, "made").take(np.array([3, 5, 2]))
         assert (few.ids, few.contexts, few.where.tolist()) == (["3", "5", "2"], ["c1", "c2"], [0, 1, 0])
 
     def test_the_number_of_windows_is_estimated(self, encoder):

@@ -138,13 +138,12 @@ def articles(*paragraphs):
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(home, monkeypatch):
     """A folder with small files of SQuAD 1.1, unpinned."""
-    monkeypatch.setenv("ABLATIONS_DATA", str(tmp_path))
     monkeypatch.setattr(pins.Pins, "pinned", lambda _: {})
     for split in ("train", "dev"):
-        write(tmp_path, f"{split}-v1.1.json", articles(paragraph((f"{split}1", [(12, "Duke")]), ("x", [(3, "1990")]))))
-    return tmp_path
+        write(home, f"{split}-v1.1.json", articles(paragraph((f"{split}1", [(12, "Duke")]), ("x", [(3, "1990")]))))
+    return home
 
 
 @pytest.fixture

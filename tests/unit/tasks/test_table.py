@@ -47,15 +47,13 @@ def test_broken_modules_are_named_all_at_once(package):
     with pytest.raises(ConfigError) as caught:
         package(
             a=ROW.format(name="rain"),
-            b="ROWS = 1\n",
             c="ROWS = [1]\n",
             d="\nfrom lightning_modules.tasks.shapes.choice import Choise\n",
             e="ROWS = (\n",
             g="\n\nint('x')\n",
             h=ROW.format(name="rain"),
         )
-    b, c, d, e, g, h = map(str, caught.value.problems)
-    assert names(b, "our_datasets.b", "ROWS")
+    c, d, e, g, h = map(str, caught.value.problems)
     assert names(c, "our_datasets.c", "ROWS")
     assert names(d, "our_datasets.d", "d.py", "line 2", "Choise")
     assert names(e, "our_datasets.e", "e.py", "SyntaxError")

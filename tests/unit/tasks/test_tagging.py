@@ -10,16 +10,11 @@ from lightning_modules.config import ConfigError
 from lightning_modules.tasks import TASKS
 from lightning_modules.tasks.datasets.columns import bio
 from lightning_modules.tasks.shapes.tagging import TAG, Sentence, Tagging
-from tests.toy_shapes import encoded, letters, shown
+from tests.toy_shapes import encoded, shown
 
 SHAPE = Tagging(("X", "Y"))
 TAGS = SHAPE.labels
 METRICS = tuple(SHAPE.measures)
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory):
-    return letters(tmp_path_factory.mktemp("tokenizer"))
 
 
 def sentences(*texts, documents=None, shape=SHAPE):
@@ -165,15 +160,12 @@ Bonn NNP I-NP B-LOC"""
 
 class TestFiles:
     @pytest.fixture
-    def folder(self, tmp_path, monkeypatch):
-        monkeypatch.setenv("ABLATIONS_DATA", str(tmp_path))
+    def folder(self, home):
         for name in ("conll2003", "wnut17"):
-            (tmp_path / name).mkdir()
-        (tmp_path / "conll2003/train.txt").write_text(CONLL)
-        (tmp_path / "wnut17/wnut17train.conll").write_text(
-            "@a\tO\nEmpire\tB-location\nState\tI-location\n\t\nIt\tO\n\n\n"
-        )
-        return tmp_path
+            (home / name).mkdir()
+        (home / "conll2003/train.txt").write_text(CONLL)
+        (home / "wnut17/wnut17train.conll").write_text("@a\tO\nEmpire\tB-location\nState\tI-location\n\t\nIt\tO\n\n\n")
+        return home
 
     def test_conll_in_its_official_form(self, folder):
         rows = list(TASKS["conll2003"].rows("train"))

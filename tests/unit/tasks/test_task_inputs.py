@@ -105,6 +105,14 @@ class TestBatches:
         with pytest.raises(ConfigError, match="saved with"):
             Batches(inputs, 0, 2, 16).load_state_dict(state)
 
+    def test_steps_end_a_training_in_the_middle_of_an_epoch(self, inputs):
+        long, short = (list(Batches(inputs, 0, 3, 8, **steps)) for steps in ({}, {"steps": 30}))
+        assert (len(long), len(short)) == (78, 30)
+        assert all(torch.equal(one.inputs.ids, other.inputs.ids) for one, other in zip(short, long, strict=False))
+        resumed = Batches(inputs, 0, 1, 8, steps=30)
+        resumed.load_state_dict({**resumed.state_dict(), "position": 29})
+        assert len(list(resumed)) == 1
+
     def test_dev_examples_come_once_whatever_the_batch_size(self, inputs):
         for size in (7, 64):
             seen = torch.cat([example.inputs.sample for example in InOrder(inputs, size)])

@@ -125,18 +125,6 @@ def test_a_record_has_the_usual_names_and_the_scores_of_the_part(tiny, tmp_path)
     assert fitted.metrics["toy.accuracy.majority"] == pytest.approx((labels == answer).mean())
 
 
-def test_simple_methods_do_not_learn_from_the_part(monkeypatch):
-    seen = {}
-
-    def by_words(self, train, dev):
-        seen["train"], seen["dev"] = items(train), items(dev)
-        return {"majority": np.zeros(len(dev), dtype=int)}
-
-    monkeypatch.setattr("lightning_modules.tasks.shapes.texts.Texts.baselines", by_words)
-    baselines("toy", 0.25)
-    assert seen == {"train": items(examples("toy", "train", 0.25)), "dev": items(examples("toy", "dev", 0.25))}
-
-
 def test_with_few_labels_a_simple_method_has_the_same_few(monkeypatch, tiny):
     seen = []
 
