@@ -38,7 +38,6 @@ def prompts_of(lm, *lengths):
         (Sampling(), [0.1, 0.4, 0.05, 0.25, 0.2]),
         (GREEDY, [0, 1, 0, 0, 0]),
         (Sampling(top_k=3), [0, 0.4 / 0.85, 0, 0.25 / 0.85, 0.2 / 0.85]),
-        (Sampling(top_k=9), [0.1, 0.4, 0.05, 0.25, 0.2]),
         (Sampling(top_p=0.7), [0, 0.4 / 0.85, 0, 0.25 / 0.85, 0.2 / 0.85]),
         (Sampling(top_p=1e-9), [0, 1, 0, 0, 0]),
         (Sampling(top_k=3, top_p=0.7), [0, 0.4 / 0.65, 0, 0.25 / 0.65, 0]),  # 0.4 + 0.25 are 0.76 of the three

@@ -49,7 +49,6 @@ class TestScores:
             ("the", ["A"], False, (1, 0)),
             ("", ["x"], False, (0, 0)),
             ("the", [], True, (1, 1)),
-            ("x", [], True, (0, 0)),
             ("", ["x"], True, (0, 0)),
             ("x", ["the", "x y"], True, (0, 2 / 3)),
             ("", ["the"], True, (1, 1)),
