@@ -25,7 +25,6 @@ SYSTEM = {
     "xlnet": SYSTEMS["xlnet_base"].but(**XLNET),
 }
 ROWS = {"rte": 1, "stsb": 1, "conll2003": 1, "squad1": 1, "copa": 2}
-ALL = {"input_ids", "attention_mask", "token_type_ids"}
 
 
 @torch.no_grad()

@@ -193,7 +193,6 @@ def test_equally_good_options_are_guessed_among(ask, run, tmp_path):
     [
         (["the cat " * 20], ["prompt 1", "16 positions"]),
         (["--set", "top_p=1.5"], ["top_p", "1.5"]),
-        (["--set", "top_k=0"], ["top_k", "0"]),
         (["--set", "temperature=-1"], ["temperature", "-1.0"]),
         ([*_set(temperature=0, top_k=4)], ["temperature", "top_k"]),
         (["--set", "new_tokens=0"], ["new_tokens 0"]),
