@@ -121,6 +121,10 @@ class Asked:
         if system.objectives.sentence is not None and len(self.texts) == 2:
             Nothing.read(self.knobs)
             return self._pair()
+        if system.objectives.lm is None:
+            able = {"mlm": "fills [MASK]", "sentence": "says whether one of two texts follows the other"}
+            can = " and ".join(able[name] for name, _ in system.objectives.present() if name in able)
+            raise ConfigError([f"{self.model.name} {can or 'was not trained for anything that can be answered here'}"])
         return self._continued(Continuing.read(self.knobs))
 
     def _filled(self, how: Filling) -> list[dict[str, Any]]:

@@ -1,14 +1,13 @@
 """Probes of a pretrained model without fine-tuning: masked words filled in, simple classifiers of its states."""
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
 
-from lightning_modules.batch import Encoded, Target
+from lightning_modules.batch import Target
 from lightning_modules.config import ConfigError
 from lightning_modules.data.text.encode import Encoder, as_example
 from lightning_modules.data.text.masks import MASK
@@ -79,32 +78,15 @@ def masked(text: str, encoder: Encoder) -> list[int]:
     return [own if piece == read else piece for piece in ids]
 
 
-def states(
-    backbone: nn.Module, inputs: Inputs, pooling: Literal["mean", "first"] = "mean", layer: int | None = None
-) -> np.ndarray:
-    """One vector per item of one row, in the order of the items ``[n d]``.
-
-    Args:
-        pooling: The mean over positions without padding, or the first position.
-        layer: 0 for the embeddings' output, i for layer i; by default the last states, as heads read them.
-    """
-    return _pooled(
-        backbone, inputs, pooling, lambda encoded: [encoded.last if layer is None else encoded.layers[layer]]
-    )[0]
-
-
-def _pooled(
-    backbone: nn.Module, inputs: Inputs, pooling: str, chosen: Callable[[Encoded], list[torch.Tensor]]
-) -> list[np.ndarray]:
-    """One vector per item from each of the chosen states, each ``[n d]``, from one pass over the items."""
+def states(backbone: nn.Module, inputs: Inputs) -> list[np.ndarray]:
+    """Of each layer, the output of the embeddings first, one vector per item: the mean of its positions ``[n d]``."""
     order, vectors, training = InOrder(inputs, _BATCH), [], backbone.training
     backbone.eval()
     with torch.no_grad():
         for example in order:
             real = example.inputs.real[:, :, None]
-            hidden = [states.float() for states in chosen(backbone(example))]
-            pooled = [h[:, 0] if pooling == "first" else (h * real).sum(1) / real.sum(1) for h in hidden]
-            vectors.append([states.numpy() for states in pooled])
+            hidden = (layer.float() for layer in backbone(example).layers)
+            vectors.append([((h * real).sum(1) / real.sum(1)).numpy() for h in hidden])
     backbone.train(training)
     back = np.argsort(order.order)
     return [np.concatenate(batches)[back] for batches in zip(*vectors, strict=True)]
@@ -143,42 +125,19 @@ def nearest_neighbours(
 PROBES = {"linear": linear_probe, "neighbours": nearest_neighbours}
 
 
-def probe(
-    backbone: nn.Module,
-    data: TaskData,
-    kinds: Sequence[str] = tuple(PROBES),
-    pooling: Literal["mean", "first"] = "mean",
-    layer: int | None = None,
-) -> dict[str, float]:
-    """Kind of probe -> accuracy on the dev examples of a text classification task.
+def probe_layers(backbone: nn.Module, data: TaskData) -> dict[str, list[float]]:
+    """Kind of probe -> accuracy on the dev examples by the states of each layer (`states`).
 
     Args:
         data: The task, encoded by the tokenizer of pretraining.
-        pooling: See `states`.
-        layer: See `states`.
 
     Raises:
         ConfigError: For a task that is not text classification.
     """
     labels = _classes(data)
-    pairs = [
-        (states(backbone, inputs, pooling, layer), classes)
-        for inputs, classes in zip((data.train, data.dev), labels, strict=True)
-    ]
-    return {kind: PROBES[kind](*pairs) for kind in kinds}
-
-
-def probe_layers(
-    backbone: nn.Module,
-    data: TaskData,
-    kinds: Sequence[str] = tuple(PROBES),
-    pooling: Literal["mean", "first"] = "mean",
-) -> dict[str, list[float]]:
-    """The results of `probe` for each layer, the output of the embeddings first; encodes the examples once."""
-    labels = _classes(data)
-    train, dev = (_pooled(backbone, inputs, pooling, lambda e: e.layers) for inputs in (data.train, data.dev))
+    train, dev = (states(backbone, inputs) for inputs in (data.train, data.dev))
     layers = [((fit, labels[0]), (test, labels[1])) for fit, test in zip(train, dev, strict=True)]
-    return {kind: [PROBES[kind](*pairs) for pairs in layers] for kind in kinds}
+    return {kind: [probe(*pairs) for pairs in layers] for kind, probe in PROBES.items()}
 
 
 def _classes(data: TaskData) -> list[np.ndarray]:

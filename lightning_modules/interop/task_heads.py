@@ -45,7 +45,8 @@ def tuned(checkpoint: Checkpoint, run: FinetuningRun, weights: Path) -> Checkpoi
     """A checkpoint with the weights that `finetune` wrote, its head too where ``transformers`` has a class for it."""
     head, system = head_of(run, checkpoint.family), run.settings.cut(run.system)
     if isinstance(head, TaskHead):
-        return checkpoint.trained(load_weights(weights), system, head)
+        notes = tuple(note for note in checkpoint.notes if "masked-LM head" not in note)  # which is not written
+        return replace(checkpoint, notes=notes).trained(load_weights(weights), system, head)
     bare = checkpoint.trained(encoder_of(run, weights), system)
     return replace(bare, notes=(*bare.notes, f"the head is left out, because transformers has no class for {head}"))
 

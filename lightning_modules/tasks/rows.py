@@ -165,9 +165,10 @@ def add(
     if inside is None:
         raise ConfigError(["rows of data belong to a study. Make one: `ablations init my_study`, and go there"])
     target = inside / "data" / f"{name}.yaml"
-    if name in known or target.exists() or not name.isidentifier():
-        text = f"'{name}' is taken, or no word of letters, digits and _. Choose another"
-        raise ConfigError([Problem("--name", text)])
+    if name in known or target.exists():
+        raise ConfigError([Problem("--name", f"'{name}' is taken. Choose another, or remove data/{name}.yaml first")])
+    if not name.isidentifier():
+        raise ConfigError([Problem("--name", f"'{name}' is no word of letters, digits and _")])
     files = [_placed(file, inside / "data") for file in (train, dev) if file]
     row: dict[str, Any] = {"title": name.replace("_", " "), "train": files[0]} | ({"dev": files[1]} if dev else {})
     row |= {} if quoted is None else {"quoted": quoted}
@@ -192,9 +193,13 @@ def _labelled(file: str, examples: list[dict[str, Any]], text: str, second: str,
     columns = {**first, "label": label}
     for column in columns.values():
         if column not in (there := examples[0] if examples else {}):
-            raise ConfigError([f"{file} has no column {column}. It has {', '.join(there)}."])
+            named = "Name them by --text, --second of a pair, and --label"
+            raise ConfigError([f"{file} has no column {column}. It has {', '.join(there)}. {named}."])
     labels = sorted({str(each.get(label)) for each in examples})
     are_numbers = all(map(_is_number, labels)) and not all(each.lstrip("-").isdigit() for each in labels)
+    if not are_numbers and len(labels) > len(examples) / 2 > 1:
+        text = f"{len(labels)} labels in {len(examples)} examples are no classes: name another column by --label"
+        raise ConfigError([f"{file}: {text}"])
     row = {"answer": "number"} if are_numbers else {"answer": "class", "labels": labels}
     return row | ({"shape": {"pair": True}} if second else {}) | {"columns": columns}
 

@@ -765,6 +765,6 @@ class FineTuning(Settings):
             raise ConfigError(
                 [
                     f"finetuning.max_length {self.max_length} is longer than model.max_positions {max_positions}: "
-                    "lower max_length, or pretrain with more positions"
+                    f"set finetuning.max_length={max_positions}, or pretrain with more positions"
                 ]
             )

@@ -8,6 +8,9 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
+from ablations.core.store import Records
+from ablations.inspection.ask import Asked
+from ablations.inspection.models import opened
 from lightning_modules import interop
 from lightning_modules.batch import Example
 from lightning_modules.data.text.encode import Encoder
@@ -177,6 +180,22 @@ RUNS = {
                    "DistilBertForMaskedLM"),
     "narrow embeddings alone": ("bert_base", {"model.embedding_size": 12}, "AlbertForPreTraining"),
 }  # fmt: skip
+
+
+def test_two_texts_follow_each_other_as_probably_as_transformers_says(tmp_path):
+    _, theirs = theirs_of("BertForPreTraining")
+    theirs.save_pretrained(tmp_path)
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{number}" for number in range(VOCAB - 5))]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    found = Asked(opened(str(tmp_path), Records(tmp_path), scale=""), ["w1 w2", "w3"]).answer()
+    for row in found:
+        given = transformers.BertTokenizerFast(str(tmp_path / "vocab.txt"))(
+            row["first"], row["second"], return_tensors="pt"
+        )
+        with torch.no_grad():
+            wanted = theirs(**given).seq_relationship_logits.softmax(1)[0, 0]
+        assert row["follows"] == pytest.approx(wanted.item(), abs=1e-5)
+    assert found[0]["follows"] != pytest.approx(found[1]["follows"], abs=1e-4)
 
 
 @pytest.mark.parametrize("case", RUNS)

@@ -18,7 +18,6 @@ from lightning_modules.analysis.probes import (
     linear_probe,
     nearest_neighbours,
     pretrained,
-    probe,
     probe_layers,
     states,
 )
@@ -91,18 +90,13 @@ def test_texts_that_cannot_be_asked(asked, text, said):
 def test_states_are_those_of_each_text_alone(tiny, toy):
     backbone = tiny.build(3).backbone.train()
     inputs = data(tiny).dev
-    for pooling in ("mean", "first"):
-        for layer in (None, 0, 1):
-            found = states(backbone, inputs, pooling, layer)
-            assert found.shape == (len(inputs), 16)
-            with torch.no_grad():
-                encoded = backbone.eval()(inputs.batch(np.array([5])))
-            hidden = (encoded.last if layer is None else encoded.layers[layer])[0]
-            expected = hidden.mean(0) if pooling == "mean" else hidden[0]
-            assert np.allclose(found[5], expected, atol=1e-5)
-            backbone.train()
-    states(backbone, inputs)
+    found = states(backbone, inputs)
     assert backbone.training
+    with torch.no_grad():
+        layers = backbone.eval()(inputs.batch(np.array([5]))).layers
+    for ours, layer in zip(found, layers, strict=True):
+        assert ours.shape == (len(inputs), 16)
+        assert np.allclose(ours[5], layer[0].mean(0), atol=1e-5)
 
 
 def test_simple_classifiers():
@@ -117,24 +111,14 @@ def test_simple_classifiers():
     assert linear_probe(shuffled, dev) < 0.9
 
 
-def test_a_probe_of_a_task(tiny, toy):
-    backbone = tiny.build(3).backbone
-    before = {name: tensor.clone() for name, tensor in backbone.state_dict().items()}
-    found = probe(backbone, data(tiny))
-    assert set(found) == {"linear", "neighbours"}
-    assert found == probe(backbone, data(tiny))
-    assert found["linear"] > 0.6  # of words that stand for themselves
-    assert set(probe(backbone, data(tiny), ["linear"], "first", 0)) == {"linear"}
-    assert all(torch.equal(tensor, before[name]) for name, tensor in backbone.state_dict().items())
-    with pytest.raises(ConfigError, match="'toy_numbers' cannot be probed"):
-        probe(backbone, data(tiny, "toy_numbers"))
-
-
-def test_probes_of_all_layers_at_once_are_those_of_each(tiny, toy):
+def test_probes_of_all_layers_change_nothing(tiny, toy):
     backbone = tiny.but(**{"model.num_layers": 2}).build(3).backbone
+    before = {name: tensor.clone() for name, tensor in backbone.state_dict().items()}
     found = probe_layers(backbone, data(tiny))
-    each = [probe(backbone, data(tiny), layer=layer) for layer in range(3)]
-    assert found == {kind: [scores[kind] for scores in each] for kind in ("linear", "neighbours")}
+    assert {kind: len(scores) for kind, scores in found.items()} == {"linear": 3, "neighbours": 3}
+    assert found["linear"][0] > 0.6  # of words that stand for themselves
+    assert found == probe_layers(backbone, data(tiny))
+    assert all(torch.equal(tensor, before[name]) for name, tensor in backbone.state_dict().items())
     with pytest.raises(ConfigError, match="'toy_numbers' cannot be probed"):
         probe_layers(backbone, data(tiny, "toy_numbers"))
 

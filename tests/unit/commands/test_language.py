@@ -193,7 +193,6 @@ def test_equally_good_options_are_guessed_among(ask, run, tmp_path):
     [
         (["the cat " * 20], ["prompt 1", "16 positions"]),
         (["--set", "top_p=1.5"], ["top_p", "1.5"]),
-        (["--set", "temperature=-1"], ["temperature", "-1.0"]),
         ([*_set(temperature=0, top_k=4)], ["temperature", "top_k"]),
         (["--set", "new_tokens=0"], ["new_tokens 0"]),
         (["--file", "nowhere.txt"], ["--file", "nowhere.txt"]),
@@ -214,15 +213,11 @@ def test_text_that_cannot_be_written_is_refused_before_weights_are_read(ask, run
         ('{"prompt": "a"}\n{"prompt": "b", "options": ["c", "d"]}', ["q.jsonl:1", "options", "missing"]),
         ('{"prompt": "b", "options": ["c", "d"]}\n\n{"options": ["c", "d"]}', ["q.jsonl:3", "prompt", "missing"]),
         ('{"prompt": "b", "options": ["c", " "]}', ["q.jsonl:1", "options.1", "empty"]),
-        ('{"prompt": "b", "options": ["c"]}', ["q.jsonl:1", "options"]),
-        ('{"prompt": "b", "options": "cd"}', ["q.jsonl:1", "options"]),
         ('{"prompt": "b", "options": ["c", "c"]}', ["q.jsonl:1", "'c'", "twice"]),
         ('{"prompt": "b", "options": ["c", 4]}', ["q.jsonl:1", "4", "quotes"]),
-        ('{"prompt": 3, "options": ["c", "d"]}', ["q.jsonl:1", "prompt", "quotes"]),
         ('{"prompt": "b", "options": ["cat", "dog"], "answer": "cta"}', ["q.jsonl:1", "answer", "'cta'", "'cat'?"]),
         ('{"prompt": "b", "options": ["c", "d"], "anwser": "c"}', ["q.jsonl:1", "anwser", "'answer'?"]),
         ('{"prompt": "b",', ["q.jsonl:1", "JSON"]),
-        ("[1]\n3", ["q.jsonl:1", "q.jsonl:2", "mapping"]),
         ("", ["q.jsonl:1", "list of questions"]),
         (
             '{"prompt": "' + "the cat " * 9 + '", "options": ["c", "d"]}',
@@ -255,7 +250,7 @@ def test_what_is_no_language_model_is_refused_by_name(ask, run, unread, folder, 
     )
     for more in ([], ["--score", "--file", "lecture"]):
         code, said = ask("ask", tmp_path / "bert", *more)
-        assert (code, names(said, str(tmp_path / "bert"), "'mlm'", "[MASK]")) == (2, True), said
+        assert (code, names(said, str(tmp_path / "bert"), "[MASK]")) == (2, True), said
         code, said = ask("ask", "tonges", *more)
         assert (code, names(said, "'tonges'", "folder", "grid", "run")) == (2, True), said
         code, said = ask("ask", "0" * 16, *more)
