@@ -255,6 +255,8 @@ class Asked:
         check_translates(system, self.model.name)
         beam = Beam(how.beam, how.length_penalty)
         beam.check()
+        if not self.texts:
+            raise ConfigError([f"{self.model.name} translates: give it a sentence"])
         if how.attention and Path(how.attention).suffix not in (".svg", ".png"):
             raise ConfigError([f"attention {how.attention} is no picture. Let its name end in .svg or .png."])
         texts = [" ".join(sentence.split()) for sentence in self.texts]

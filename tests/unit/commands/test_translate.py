@@ -70,6 +70,7 @@ def test_a_run_translates_each_sentence_and_refuses_what_it_cannot_read(run, tmp
     assert alone[0]["translation"] == rows[1]["translation"]
     for words, wanted in (
         ([run[:8], " "], "source 1 is empty"),
+        ([run[:8]], "give it a sentence"),
         ([run[:8], "the cat. " * 40], "and the model reads 31"),
         ([run[:8], "a dog.", "--set", "attention=picture.doc"], "Let its name end in .svg or .png"),
         ([run[:8], "a dog.", "--set", "beam=0"], "0 keeps no prefix"),
