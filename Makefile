@@ -71,10 +71,10 @@ $(VENV)/.engines: $(VENV)/.installed
 
 lint: types style ## style, imports between packages, notebooks, English of the guides, size, types
 
-types: $(VENV)/.installed
+types: $(VENV)/.installed ## the types alone
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
 
-style: $(VENV)/.installed
+style: $(VENV)/.installed ## all of `lint` but the types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports

@@ -18,7 +18,7 @@ from filelock import FileLock
 
 from ablations.core import store
 from ablations.pages import parameters_page, publishing
-from ablations.planning import checked, grids, recorded
+from ablations.planning import grids, recorded
 from ablations.schema.grid import Grid
 from lightning_modules.system import System
 
@@ -30,7 +30,6 @@ def remember(patch: pytest.MonkeyPatch, folder: Path) -> None:
     """Has all that is computed once remembered, part of it in a folder that all workers share."""
     folder.mkdir(exist_ok=True)
     patch.setattr(f"{__name__}._shared", [folder])
-    patch.setattr(checked, "cache", lambda: folder)
     patch.setattr(grids, "_read", lru_cache(maxsize=None)(_read_once(grids._read.__wrapped__)))
     patch.setattr(recorded, "_possible", _once_a_grid(recorded._possible))
     patch.setattr(publishing, "parameters_page", SimpleNamespace(publish=_published))

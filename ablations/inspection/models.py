@@ -103,11 +103,11 @@ def opened(
     Raises:
         ConfigError: If there is no such model.
     """
-    if Path(source).is_dir():
+    if source and Path(source).is_dir():
         return _of_folder(Path(source))
     if source in grids.available() or source.endswith((".yaml", ".yml")):
         source = _of_cell(Study(source, scale, filters=filters or None, results_dir=records.folder), records)
-    elif not re.fullmatch("[0-9a-f]+", source):
+    elif not re.fullmatch("[0-9a-f]*", source):
         hint = did_you_mean(source, grids.available())
         raise ConfigError(
             [f"'{source}' is neither a checkpoint's folder, nor a grid, nor the first digits of a run.{hint}"]

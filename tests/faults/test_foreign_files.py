@@ -161,9 +161,9 @@ class World:
             "evaluate": ["finetune", "--from", str(self.home / "checkpoint"), *checkpoint],
             "evaluate a vocabulary": ["finetune", "--from", str(self.home / "vocabulary"), *checkpoint],
             "evaluate of the hub": ["finetune", "--from", str(self.home / "hub" / "snapshots" / "0123"), *checkpoint],
-            "prompts": ["generate", speaker, "--new-tokens", "1", "--file", str(self.data / "own" / "prompts.txt")],
-            "lines": ["score", speaker, str(self.data / "own" / "questions.jsonl")],
-            "questions": ["score", speaker, str(self.data / "own" / "questions.yaml")],
+            "prompts": ["ask", speaker, "--set", "new_tokens=1", "--file", str(self.data / "own" / "prompts.txt")],
+            "lines": ["ask", speaker, "--score", "--file", str(self.data / "own" / "questions.jsonl")],
+            "questions": ["ask", speaker, "--score", "--file", str(self.data / "own" / "questions.yaml")],
         }  # fmt: skip
 
     def said(self, *words: str):

@@ -263,7 +263,7 @@ class TestMessages:
     def test_about_questions(self, said, tmp_path, text):
         file = tmp_path / "questions.jsonl"
         file.write_text(json.dumps({text: text, "prompt": text, "options": [text, text]}))
-        assert "questions.jsonl:1" in said("score", "model", file)
+        assert "questions.jsonl:1" in said("ask", "model", "--score", "--file", file)
 
     def test_about_a_log(self, said, tmp_path, text):
         (tmp_path / "records").mkdir()

@@ -1,8 +1,10 @@
+import json
 import re
 
 import pytest
 
 from ablations.claims import judging
+from ablations.core.formatting import markdown_text
 from ablations.measurements.measurements import Measurements
 from ablations.pages.lead import answer
 from tests.unit.synthetic import (
@@ -26,18 +28,19 @@ def _lead(grid, cells, records):
     return answer.lead(measured, judging.verdicts(measured))
 
 
-def test_a_page_begins_with_the_means_along_the_axis_and_with_what_became_of_the_claims(tmp_path):
+def test_a_page_begins_with_the_headline_and_the_means_along_the_axis_follow(tmp_path):
     grid, cells, records = make_study()
     publish_page(make_plan(grid, cells), records, tmp_path)
-    title, told = (tmp_path / "README.md").read_text().split("\n\n")[:2]
+    title, told = (page := (tmp_path / "README.md").read_text()).split("\n\n")[:2]
     assert title.startswith("# ")
+    said = json.loads((tmp_path / "page.json").read_text())["headline"]
+    assert told == f"**Answer:** {markdown_text(said)}. Of 1 claim, 1 against."
     measured = Measurements(grid, cells, records)
     means = {cell.values[RATE]: sum(measured.values(cell, "heldout.loss").values()) / 5 for cell in cells}
-    pairs = re.findall(r"([\d.]+) ± [\d.]+ \((\d+) %\)", told)
+    pairs = re.findall(r"([\d.]+) ± [\d.]+ \((\d+) %\)", next(line for line in page.splitlines() if "±" in line))
     assert [(float(mean), int(rate)) for mean, rate in pairs] == [
         (pytest.approx(means[rate], abs=0.006), 100 * rate) for rate in sorted(means)
     ]
-    assert told.endswith("Of 1 claim, 1 against.")
 
 
 @pytest.mark.parametrize(("metric", "first"), [("heldout.loss", "4.0"), ("heldout.bleu", "5.0")])

@@ -262,7 +262,7 @@ def test_a_knob_that_makes_no_difference_is_named(tmp_path):
 
 
 def test_the_example_of_new_grids_is_valid(tmp_path):
-    lines = new_grid._text({"model.num_layers": [1, 2]}, SYSTEMS["mask15_large"], None, {}).splitlines()
+    lines = new_grid._text({"model.num_layers": [1, 2]}, SYSTEMS["mask15_large"], None, {}, True).splitlines()
     start = next(n for n, line in enumerate(lines) if line.startswith("# search:"))
     block = itertools.takewhile(lambda line: line.startswith("# "), lines[start:])
     example = [line.removeprefix("# ") for line in block]
