@@ -12,6 +12,7 @@ from ablations.planning.plan import plan
 from ablations.running import local
 from ablations.running.execute import execute
 from tests import tiny
+from tests.depth import NIGHTLY
 from tests.faults.support import attempts, contents
 
 
@@ -31,7 +32,7 @@ def device(tmp_path, monkeypatch, forking):
     machine.listed.cache_clear()
 
 
-@pytest.mark.parametrize("options", [{"runs_per_device": 2}, {"slots": 2}], ids=["asked", "after a first run"])
+@pytest.mark.parametrize("options", [{"runs_per_device": 2}, {"slots": 2}][: 1 + NIGHTLY])
 def test_two_at_once_are_each_alone(tmp_path, device, monkeypatch, options):
     monkeypatch.setattr(local, "_PERIOD", 0.0)
     monkeypatch.setattr(local, "cores", lambda: 1)  # the threads of a run that is alone too: they order its sums

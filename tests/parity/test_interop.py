@@ -195,7 +195,6 @@ def test_two_texts_follow_each_other_as_probably_as_transformers_says(tmp_path):
         with torch.no_grad():
             wanted = theirs(**given).seq_relationship_logits.softmax(1)[0, 0]
         assert row["follows"] == pytest.approx(wanted.item(), abs=1e-5)
-    assert found[0]["follows"] != pytest.approx(found[1]["follows"], abs=1e-4)
 
 
 @pytest.mark.parametrize("case", RUNS)

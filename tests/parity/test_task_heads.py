@@ -87,7 +87,7 @@ def _read(folder, options):
 
 
 def test_a_head_that_has_no_class_is_left_out_and_said(tmp_path):
-    cases = {"reader mean": {"reader": "mean"}, "pooler": {"pooler": False}, "both_orders": {"both_orders": True}}
+    cases = {"reader mean": {"reader": "mean"}, "both_orders": {"both_orders": True}}
     for number, (what, settings) in enumerate(cases.items()):
         (folder := tmp_path / str(number)).mkdir()
         checkpoint, _ = saved("bert", "mrpc" if "orders" in what else "rte", folder, **settings)

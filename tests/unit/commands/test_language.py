@@ -192,9 +192,7 @@ def test_equally_good_options_are_guessed_among(ask, run, tmp_path):
     ("words", "said"),
     [
         (["the cat " * 20], ["prompt 1", "16 positions"]),
-        (["--set", "top_p=1.5"], ["top_p", "1.5"]),
         ([*_set(temperature=0, top_k=4)], ["temperature", "top_k"]),
-        (["--set", "new_tokens=0"], ["new_tokens 0"]),
         (["--file", "nowhere.txt"], ["--file", "nowhere.txt"]),
         (["--set", "new_token=3"], ["new_token", "'new_tokens'?"]),
         (["the cat", "--passage", "the dog"], ["--passage", "fine-tuned"]),
