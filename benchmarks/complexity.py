@@ -36,7 +36,7 @@ from torch import Tensor, nn
 
 from lightning_modules.config import ConfigError
 from lightning_modules.data.corpora.registry import CORPORA, corpus
-from lightning_modules.layers.attention import MultiHeadAttention
+from lightning_modules.model.attention import MultiHeadAttention
 from lightning_modules.systems import SYSTEMS
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}

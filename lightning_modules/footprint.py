@@ -20,14 +20,14 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.overrides import TorchFunctionMode
 
 from lightning_modules import cached, languages
-from lightning_modules.backbones.carry import tensors
-from lightning_modules.backbones.settings import StackSettings
-from lightning_modules.backbones.shapes import undrawn
 from lightning_modules.batch import Example, Going, Tokens, mapped
 from lightning_modules.config import identity
 from lightning_modules.data import Vocabulary
 from lightning_modules.data.formats.by_language import TABLE
 from lightning_modules.draws import Draws
+from lightning_modules.model.cache import tensors
+from lightning_modules.model.settings import StackSettings
+from lightning_modules.model.weights import undrawn
 from lightning_modules.places import cache
 from lightning_modules.system import System
 from lightning_modules.training.execution import ALONE, Execution, recompute_layers, units

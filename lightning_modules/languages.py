@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from lightning_modules.backbones import Backbone
 from lightning_modules.batch import NO_LANGUAGE
 from lightning_modules.config import ConfigError, did_you_mean
 from lightning_modules.data import Data, InputFormat
 from lightning_modules.data.formats import by_language
 from lightning_modules.evaluation import Evaluation
+from lightning_modules.model import Backbone
 from lightning_modules.objectives import MaskedLM, Objectives
 
 _OF_ONE_TEXT = ("words", "pairs")  # knobs of an evaluation

@@ -20,10 +20,9 @@ from typing import Any
 
 from torch import Size, Tensor
 
-from lightning_modules.backbones.backbone import Backbone
-from lightning_modules.backbones.encoder_decoder import EncoderDecoder
-from lightning_modules.backbones.settings import StackSettings
 from lightning_modules.config import ConfigError, Problem, did_you_mean
+from lightning_modules.model.seq2seq import EncoderDecoder
+from lightning_modules.model.settings import Backbone, StackSettings
 from lightning_modules.objectives import Objective, Objectives
 
 KNOB = "training.start_parts"

@@ -10,9 +10,6 @@ import torch
 from torch import Tensor
 
 from lightning_modules import cached, parts
-from lightning_modules.backbones import Transformer
-from lightning_modules.backbones.backbone import only
-from lightning_modules.backbones.chosen_layers import chosen_layers
 from lightning_modules.batch import OF_WORDS
 from lightning_modules.config import ConfigError, Problem, flat, identity
 from lightning_modules.data import fingerprints_of
@@ -27,6 +24,9 @@ from lightning_modules.measures import heldout_text, per_byte, translated
 from lightning_modules.measures.by_sequence import BySequence, losses_by_sequence
 from lightning_modules.measures.final_metrics import layer_similarity, measures, pair_measures
 from lightning_modules.measures.joint import joint_losses
+from lightning_modules.model import Transformer
+from lightning_modules.model.settings import only
+from lightning_modules.model.weights import chosen_layers
 from lightning_modules.probing.measure import probe, questions, simple_methods
 from lightning_modules.speed import denormals_as_zero
 from lightning_modules.system import System

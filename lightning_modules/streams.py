@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from lightning_modules.backbones import Backbone
 from lightning_modules.batch import BOTH_WAYS, CHARACTERS, REUSE
 from lightning_modules.data import InputFormat
 from lightning_modules.data.order.heldout import Reading
 from lightning_modules.evaluation import Evaluation
+from lightning_modules.model import Backbone
 from lightning_modules.objectives import Objectives
 from lightning_modules.training.optim import Schedule
 from lightning_modules.training.settings import Training

@@ -24,11 +24,6 @@ from lightning_modules import (
     word_clusters,
     words,
 )
-from lightning_modules.backbones import AnyBackbone, EncoderDecoder, Transformer
-from lightning_modules.backbones.backbone import ONE_SIDE, BackboneModule
-from lightning_modules.backbones.chosen_layers import check_layers, with_layers
-from lightning_modules.backbones.settings import StackSettings
-from lightning_modules.backbones.shapes import shaping, undrawn
 from lightning_modules.batch import CHARACTERS, QUERY_STREAM, Direction, Example, Tokens, Vocabulary
 from lightning_modules.config import ConfigError, Problem, Settings, as_data, canonical, classes, diff, flat, label
 from lightning_modules.config import knob as field
@@ -42,7 +37,10 @@ from lightning_modules.data.text.characters import spelt
 from lightning_modules.data.text.tokenizer import Vocabulary as Pieces
 from lightning_modules.draws import Draws, continued
 from lightning_modules.evaluation import Evaluation
-from lightning_modules.layers.positions import POSITIONS
+from lightning_modules.model import AnyBackbone, EncoderDecoder, Transformer
+from lightning_modules.model.positions import POSITIONS
+from lightning_modules.model.settings import ONE_SIDE, BackboneModule, StackSettings
+from lightning_modules.model.weights import check_layers, shaping, undrawn, with_layers
 from lightning_modules.objectives import (
     Distillation,
     LanguageModel,

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from lightning_modules.backbones import AnyBackbone
 from lightning_modules.batch import CHARACTERS
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.data import InputFormat
+from lightning_modules.model import AnyBackbone
 from lightning_modules.objectives import Distillation, Objectives
 
 KNOB = "objectives.distillation.teacher"

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from lightning_modules.backbones import Backbone
 from lightning_modules.batch import SOURCE
 from lightning_modules.data import Data, InputFormat
 from lightning_modules.data.corpora.parallel import SIDES
 from lightning_modules.data.corpora.registry import corpus
 from lightning_modules.evaluation import Evaluation
+from lightning_modules.model import Backbone
 from lightning_modules.objectives import Objectives
 
 _WITHOUT_SPACES = ("wordpiece", "letter_bpe")  # pieces of which no text follows: words and signs are apart in all

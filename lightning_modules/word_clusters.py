@@ -1,6 +1,6 @@
 """What fits the clusters of words of an adaptive softmax, and of word embeddings of several widths."""
 
-from lightning_modules.backbones import Backbone
+from lightning_modules.model import Backbone
 from lightning_modules.objectives import Objectives
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from lightning_modules.backbones import EncoderDecoder, RecurrentEncoderDecoder
 from lightning_modules.batch import Example, Tokens
+from lightning_modules.model import EncoderDecoder, RecurrentEncoderDecoder
 from lightning_modules.objectives import LanguageModel
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS

@@ -22,9 +22,9 @@ from ablations.core.formatting import Sheet, markdown
 from ablations.core.shown import Shown
 from ablations.core.statistics import Interval, mean_interval
 from ablations.figures.style import FAINT, SERIES, Drawing, blank, titles
-from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Example, Tokens, Visibility
 from lightning_modules.data.corpora.made import WORDS, Language
+from lightning_modules.model import Transformer
 
 _CELLS = {"plain RNN": nn.RNN, "GRU": nn.GRU, "LSTM": nn.LSTM}
 READERS = (*_CELLS, "attention")

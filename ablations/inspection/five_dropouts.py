@@ -1,6 +1,6 @@
 """The five dropouts of AWD-LSTM as tables: masks that are given instead of drawn, and what the network makes of them.
 
-The network is the one that trains (`lightning_modules.backbones.Recurrent`), so tiny that each table fits on a page.
+The network is the one that trains (`lightning_modules.model.Recurrent`), so tiny that each table fits on a page.
 Nothing of it is replaced but the random bits, from which it makes its masks.
 """
 
@@ -22,10 +22,10 @@ from torch.overrides import TorchFunctionMode
 from ablations.core.formatting import Sheet, markdown
 from ablations.core.shown import Shown
 from ablations.figures.style import FAINT, INK, Drawing, blank, shown, titles
-from lightning_modules.backbones import Recurrent
-from lightning_modules.backbones.recurrent import RecurrentEncoder
 from lightning_modules.batch import Example, Tokens
 from lightning_modules.config import ConfigError, did_you_mean
+from lightning_modules.model import Recurrent
+from lightning_modules.model.recurrent import RecurrentEncoder
 
 KINDS = {
     "word types": "word_type_dropout",
@@ -57,7 +57,7 @@ _KEPT, _DROPPED = torch.iinfo(torch.int16).max, torch.iinfo(torch.int16).min  # 
 class GivenMasks(TorchFunctionMode):
     """Masks in place of those that dropout draws, in the order of its draws; afterwards the draws are as before.
 
-    The random bits of `lightning_modules.layers.dropout.drop` are replaced, and nothing else.
+    The random bits of `lightning_modules.model.layers.drop` are replaced, and nothing else.
 
     Args:
         masks: What each draw keeps; None for one that is drawn as usual.

@@ -25,11 +25,11 @@ from lightning_modules.analysis.attention_maps import (
     head_statistics,
     most_beyond,
 )
-from lightning_modules.backbones import Transformer
-from lightning_modules.backbones.backbone import only
 from lightning_modules.config import ConfigError
 from lightning_modules.data.store import open_store
 from lightning_modules.data.text.encode import Encoder, as_example
+from lightning_modules.model import Transformer
+from lightning_modules.model.settings import only
 
 with warnings.catch_warnings():  # tqdm, which Lightning imports, misses widgets that nothing uses here
     warnings.filterwarnings("ignore", message="IProgress not found")

@@ -9,8 +9,8 @@ from ablations.planning.scale_files import available, merged
 from ablations.planning.scales import lineage
 from ablations.schema.grid import AFTERWARDS, FINETUNING, MEASURING, PARENTS, START, SYSTEM_AXIS, Grid
 from ablations.schema.scale import Scale, ScaleFile
-from lightning_modules.backbones.shapes import shaping
 from lightning_modules.config import ConfigError, Problem, as_data
+from lightning_modules.model.weights import shaping
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import TASKS

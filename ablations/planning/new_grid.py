@@ -14,9 +14,9 @@ from ablations.core import strict_yaml
 from ablations.core.formatting import value_text
 from ablations.planning import grids, scales
 from ablations.schema.grid import PARENTS
-from lightning_modules.backbones import Transformer
 from lightning_modules.config import ConfigError, Problem, as_data, flat, has_knob
 from lightning_modules.files import write_atomically
+from lightning_modules.model import Transformer
 from lightning_modules.system import System
 from lightning_modules.translation import OF_RUNNING_TEXT
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from ablations.core import provenance, store
 from ablations.schema.cell import Cell
 from lightning_modules import files
-from lightning_modules.backbones import Transformer
 from lightning_modules.config import ConfigError, Problem, did_you_mean
+from lightning_modules.model import Transformer
 
 if TYPE_CHECKING:
     import torch

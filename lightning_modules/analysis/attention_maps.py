@@ -20,9 +20,8 @@ from torch import Tensor, nn
 
 from lightning_modules.batch import Example, Unsupported
 from lightning_modules.data.text.tokenizer import Vocabulary
-from lightning_modules.layers.attention import CrossAttention, MultiHeadAttention, attention_weights
-from lightning_modules.layers.scene import Source
-from lightning_modules.layers.source_attention import SourceAttention
+from lightning_modules.model.attention import CrossAttention, MultiHeadAttention, Source, attention_weights
+from lightning_modules.model.seq2seq import SourceAttention
 
 
 class Attention(NamedTuple):

@@ -7,9 +7,9 @@ reach. It is measured at initialisation and in float64, where a change of 1e-12 
 
 import torch
 
-from lightning_modules.backbones import AnyBackbone, Transformer
-from lightning_modules.backbones.backbone import only
 from lightning_modules.batch import Example, Tokens
+from lightning_modules.model import AnyBackbone, Transformer
+from lightning_modules.model.settings import only
 
 SHARE = 0.75  # of the sequence's length: how far away the changed token is
 LEAST = 0.05  # of the reach under learned positions, at the same sizes

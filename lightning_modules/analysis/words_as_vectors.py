@@ -10,13 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lightning_modules.backbones.characters import WordsByCharacters
-from lightning_modules.backbones.clustered import ClusteredTable
 from lightning_modules.batch import CHARACTERS, Tokens
 from lightning_modules.config import ConfigError, did_you_mean
 from lightning_modules.data.text.characters import spelt
 from lightning_modules.data.text.encode import Encoder, as_example
 from lightning_modules.data.text.tokenizer import SPECIALS, Vocabulary
+from lightning_modules.model.embeddings import ClusteredTable, WordsByCharacters
 from lightning_modules.training.pretrain import Pretrain
 
 

@@ -16,12 +16,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from lightning_modules import NUMERICS, cached
-from lightning_modules.backbones import Backbone, BackboneModule
-from lightning_modules.backbones.recurrent import RecurrentEncoder
 from lightning_modules.batch import Encoded, Example
-from lightning_modules.layers.bilstm import BiLSTM
-from lightning_modules.layers.dropout import Dropout
-from lightning_modules.layers.scalar_mix import ScalarMix
+from lightning_modules.model import Backbone, BackboneModule
+from lightning_modules.model.layers import Dropout, ScalarMix
+from lightning_modules.model.recurrent import BiLSTM, RecurrentEncoder
 from lightning_modules.places import cache
 from lightning_modules.tasks import Features
 from lightning_modules.tasks.loader import Batches, Changed, InOrder, TaskData

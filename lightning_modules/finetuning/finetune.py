@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from lightning_modules.batch import Encoded, Example
 from lightning_modules.finetuning.features import FrozenFeatures
-from lightning_modules.layers.frozen import Frozen
+from lightning_modules.model.layers import Frozen
 from lightning_modules.objectives import Objectives
 from lightning_modules.tasks import FineTuning
 from lightning_modules.tasks.shapes.shape import Head, Scored

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from lightning_modules.batch import Example
 from lightning_modules.draws import permutation
-from lightning_modules.layers.attention import MultiHeadAttention
+from lightning_modules.model.attention import MultiHeadAttention
 from lightning_modules.tasks.settings import HeadPruning
 from lightning_modules.tasks.shapes.shape import Head
 

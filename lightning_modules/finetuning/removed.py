@@ -1,7 +1,7 @@
 """How many parameters a fine-tuning removes from its encoder."""
 
-from lightning_modules.backbones.shapes import undrawn
 from lightning_modules.finetuning.head_pruning import Heads
+from lightning_modules.model.weights import undrawn
 from lightning_modules.system import System
 from lightning_modules.tasks import FineTuning
 from lightning_modules.training.masks import matrices

@@ -11,10 +11,6 @@ import torch
 from torch import nn
 
 from lightning_modules import NUMERICS, cached, languages
-from lightning_modules.backbones import BackboneModule, Transformer
-from lightning_modules.backbones.chosen_layers import chosen_layers
-from lightning_modules.backbones.new_symbols import ExtendedTable
-from lightning_modules.backbones.shapes import undrawn
 from lightning_modules.config import ConfigError, Problem, flat, identity
 from lightning_modules.data import Data, fingerprints_of, open_store
 from lightning_modules.data.text.encode import Encoder
@@ -25,7 +21,10 @@ from lightning_modules.finetuning.finetune import TASK, Finetune, TaskTeacher
 from lightning_modules.finetuning.head_pruning import Heads, attentions, fit_heads, importances, removals
 from lightning_modules.finetuning.quantization import Quantized
 from lightning_modules.finetuning.windows import InWindows
-from lightning_modules.layers.bilstm import BiLSTMOnTop
+from lightning_modules.model import BackboneModule, Transformer
+from lightning_modules.model.embeddings import ExtendedTable
+from lightning_modules.model.recurrent import BiLSTMOnTop
+from lightning_modules.model.weights import chosen_layers, undrawn
 from lightning_modules.objectives import Objectives
 from lightning_modules.parents import SEED, Role, parts
 from lightning_modules.places import cache

@@ -13,8 +13,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from lightning_modules.backbones.backbone import BackboneModule
 from lightning_modules.batch import BEGIN, Encoded, Example
+from lightning_modules.model.settings import BackboneModule
 from lightning_modules.tasks.reading.text_vectors import FOLDED, Part, ReaderName
 
 _AT_HAND = 4  # windows at the end whose states are kept for the backward pass; those before are computed a second time

@@ -7,10 +7,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from lightning_modules.backbones.backbone import BackboneModule
 from lightning_modules.batch import SOURCE, Direction, Encoded, Example, Target, Tokens, Visibility
 from lightning_modules.config import ConfigError
 from lightning_modules.data.text.encode import Encoder
+from lightning_modules.model.settings import BackboneModule
 from lightning_modules.objectives.language_model import NEXT, LanguageModel
 from lightning_modules.objectives.objective import own_heads
 from lightning_modules.system import System

@@ -18,10 +18,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lightning_modules.backbones import BackboneModule
 from lightning_modules.batch import BEGIN, SOURCE, Example, Target, Tokens, Visibility
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.data.text.tokenizer import Vocabulary
+from lightning_modules.model import BackboneModule
 from lightning_modules.objectives.language_model import NEXT, LanguageModel
 from lightning_modules.objectives.objective import own_heads
 from lightning_modules.system import System

@@ -11,7 +11,6 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from lightning_modules.backbones import Transformer
 from lightning_modules.checkpoints import Released, digests
 from lightning_modules.config import ConfigError, Problem, as_data, flat
 from lightning_modules.data import Vocabulary
@@ -31,6 +30,7 @@ from lightning_modules.interop.families import (
 from lightning_modules.interop.families.family import transformer
 from lightning_modules.interop.folder import CONFIG, WEIGHTS, Tensors, json_object, tensors
 from lightning_modules.interop.own_tokenizer import Frame, own_encoder, write_tokenizer
+from lightning_modules.model import Transformer
 from lightning_modules.system import System
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lightning_modules.batch import Encoded
-from lightning_modules.layers.cross_entropy import summed_cross_entropy
+from lightning_modules.model.losses import summed_cross_entropy
 
 _STD = 0.02  # of the clusters' vectors
 _PROJECTION_STD = 0.01

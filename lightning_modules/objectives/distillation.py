@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from lightning_modules.batch import Encoded, Example, Size, Target, Vocabulary
 from lightning_modules.config import canonical, knob
 from lightning_modules.draws import Draws
-from lightning_modules.layers.divergence import summed_divergence
-from lightning_modules.layers.frozen import Frozen
+from lightning_modules.model.layers import Frozen
+from lightning_modules.model.losses import summed_divergence
 from lightning_modules.objectives.objective import Objective, own_heads
 from lightning_modules.objectives.vocabulary_head import VocabularyHead, vocabulary_head
 

@@ -29,7 +29,7 @@ from lightning_modules.batch import (
 )
 from lightning_modules.config import knob
 from lightning_modules.draws import Draws
-from lightning_modules.layers.activations import Activation
+from lightning_modules.model.layers import Activation
 from lightning_modules.objectives.objective import Objective, OfLoss
 from lightning_modules.objectives.vocabulary_head import HeadTransform, VocabularyHead, measured, vocabulary_head
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from lightning_modules.batch import WORD_TABLE, Annotation, Encoded, Example, Size, Target, Vocabulary
 from lightning_modules.config import knob
 from lightning_modules.draws import Draws
-from lightning_modules.layers.activations import Activation
+from lightning_modules.model.layers import Activation
 from lightning_modules.objectives.masking import Masking, dealt
 from lightning_modules.objectives.objective import Objective, OfLoss
 from lightning_modules.objectives.vocabulary_head import VocabularyHead, measured, vocabulary_head

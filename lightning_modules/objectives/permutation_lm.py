@@ -28,7 +28,7 @@ from lightning_modules.batch import (
 )
 from lightning_modules.config import knob
 from lightning_modules.draws import Draws
-from lightning_modules.layers.activations import Activation
+from lightning_modules.model.layers import Activation
 from lightning_modules.objectives.choosing import AnyUnits, SpreadSpans, Text
 from lightning_modules.objectives.masked_lm import MaskedLM
 from lightning_modules.objectives.masking import Masking

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from lightning_modules.batch import Encoded, Example, Size, Target, Vocabulary
 from lightning_modules.draws import Draws
-from lightning_modules.layers.fresh import draw
+from lightning_modules.model.layers import draw
 from lightning_modules.objectives.objective import Objective
 
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from lightning_modules.batch import Encoded, Example, Size, Target, Unsupported, Vocabulary
 from lightning_modules.config import knob
 from lightning_modules.draws import Draws
-from lightning_modules.layers.cross_entropy import summed_cross_entropy
-from lightning_modules.layers.fresh import draw
+from lightning_modules.model.layers import draw
+from lightning_modules.model.losses import summed_cross_entropy
 from lightning_modules.objectives.objective import Objective
 from lightning_modules.objectives.vocabulary_head import measured
 

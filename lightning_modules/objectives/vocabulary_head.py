@@ -9,9 +9,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from lightning_modules.batch import Encoded, Size, Target
-from lightning_modules.layers.activations import ACTIVATIONS
-from lightning_modules.layers.cross_entropy import summed_cross_entropy
-from lightning_modules.layers.fresh import draw
+from lightning_modules.model.layers import ACTIVATIONS, draw
+from lightning_modules.model.losses import summed_cross_entropy
 from lightning_modules.objectives.adaptive_softmax import AdaptiveSoftmax
 from lightning_modules.objectives.sampled_softmax import SampledSoftmax
 

@@ -15,8 +15,8 @@ What differs, and why:
 * Adam replaces SGD, whose rate was halved by the epoch.
 """
 
-from lightning_modules.backbones import RecurrentEncoderDecoder
 from lightning_modules.data import Data, InputFormat, Tokenizer
+from lightning_modules.model import RecurrentEncoderDecoder
 from lightning_modules.objectives import LanguageModel, Objectives
 from lightning_modules.system import System
 from lightning_modules.training.optim import Optimizer, Schedule

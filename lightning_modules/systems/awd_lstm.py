@@ -27,9 +27,9 @@ What differs:
   (``training.start``) comes near to it. There is no cache of recent words.
 """
 
-from lightning_modules.backbones import Recurrent
 from lightning_modules.data import Data, InputFormat, Tokenizer
 from lightning_modules.evaluation import Evaluation
+from lightning_modules.model import Recurrent
 from lightning_modules.objectives import ActivationRegularization, LanguageModel, Objectives
 from lightning_modules.system import System
 from lightning_modules.training.optim import Optimizer, Schedule

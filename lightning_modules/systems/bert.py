@@ -7,8 +7,8 @@ are short, and AdamW has no bias correction.
 The released code's maximum of predictions is left out, because it has no effect at 15 % of 128 or of 512.
 """
 
-from lightning_modules.backbones import Transformer
 from lightning_modules.data import Data, InputFormat, Tokenizer
+from lightning_modules.model import Transformer
 from lightning_modules.objectives import MaskedLM, Masking, Objectives, SentencePair
 from lightning_modules.system import System
 from lightning_modules.training.optim import Optimizer, Schedule

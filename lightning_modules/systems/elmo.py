@@ -22,9 +22,9 @@ What differs:
 * The output layer of the released code divides by the chance of the right word, too (`objectives.sampled_softmax`).
 """
 
-from lightning_modules.backbones import Recurrent
-from lightning_modules.backbones.characters import CharacterEncoder
 from lightning_modules.data import Data, InputFormat, Tokenizer
+from lightning_modules.model import Recurrent
+from lightning_modules.model.embeddings import CharacterEncoder
 from lightning_modules.objectives import LanguageModel, Objectives
 from lightning_modules.system import System
 from lightning_modules.training.optim import Optimizer, Schedule

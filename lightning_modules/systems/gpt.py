@@ -18,8 +18,8 @@ What differs:
 * Gradients are clipped at norm 1 as in the code of fine-tuning; the paper says nothing.
 """
 
-from lightning_modules.backbones import Transformer
 from lightning_modules.data import Data, InputFormat, Tokenizer
+from lightning_modules.model import Transformer
 from lightning_modules.objectives import LanguageModel, Objectives
 from lightning_modules.system import System
 from lightning_modules.training.optim import Optimizer, Schedule

@@ -6,8 +6,8 @@ The efficient pretraining recipe of its section 2 and the released training scri
 that ignore sentence boundaries, few large batches at a high learning rate, and [MASK] only as replacement.
 """
 
-from lightning_modules.backbones import Transformer
 from lightning_modules.data import Data, InputFormat, Tokenizer
+from lightning_modules.model import Transformer
 from lightning_modules.objectives import MaskedLM, Masking, Objectives
 from lightning_modules.system import System
 from lightning_modules.training.optim import Optimizer, Schedule

@@ -6,8 +6,8 @@ with a stochastic count, byte-level BPE, weight decay on every parameter, no gra
 Unlike in the released code, special tokens are never predicted.
 """
 
-from lightning_modules.backbones import Transformer
 from lightning_modules.data import Data, InputFormat, Tokenizer
+from lightning_modules.model import Transformer
 from lightning_modules.objectives import MaskedLM, Masking, Objectives
 from lightning_modules.system import System
 from lightning_modules.training.optim import Optimizer, Schedule

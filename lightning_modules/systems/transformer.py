@@ -21,8 +21,8 @@ What differs, and what no source says:
   1,500 steps of 0.4 seconds, and no interval for big: 600 steps of a second here. Table 3 has no averaging.
 """
 
-from lightning_modules.backbones import EncoderDecoder
 from lightning_modules.data import Data, InputFormat, Tokenizer
+from lightning_modules.model import EncoderDecoder
 from lightning_modules.objectives import LanguageModel, Objectives
 from lightning_modules.system import System
 from lightning_modules.training.optim import Optimizer, Schedule

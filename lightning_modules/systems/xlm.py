@@ -26,8 +26,8 @@ What differs, and what no source says:
 * Weights of layers are normal here, as embeddings are in the released code; there layers have torch's default.
 """
 
-from lightning_modules.backbones import Transformer
 from lightning_modules.data import Data, InputFormat, Tokenizer
+from lightning_modules.model import Transformer
 from lightning_modules.objectives import MaskedLM, Masking, Objectives
 from lightning_modules.system import System
 from lightning_modules.training.optim import Optimizer, Schedule

@@ -1,9 +1,9 @@
 """Whether a fine-tuning fits its task and the model that it starts from; known before anything is loaded."""
 
 from lightning_modules import languages
-from lightning_modules.backbones import Transformer
 from lightning_modules.batch import RECURRENT_STATES, SOURCE
 from lightning_modules.config import ConfigError, Problem, did_you_mean, diff
+from lightning_modules.model import Transformer
 from lightning_modules.parents import OF_TASK, SEED, parts, wrong_seed
 from lightning_modules.system import System
 from lightning_modules.tasks import unlabelled

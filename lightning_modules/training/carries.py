@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lightning_modules.backbones.backbone import BackboneModule
-from lightning_modules.backbones.carry import filled, reset, tensors, turned
 from lightning_modules.batch import Encoded, Example
+from lightning_modules.model.cache import filled, reset, tensors, turned
+from lightning_modules.model.settings import BackboneModule
 
 
 class Carries:

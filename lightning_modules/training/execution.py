@@ -14,10 +14,10 @@ import torch
 from torch import nn
 
 from lightning_modules import cached
-from lightning_modules.backbones import Backbone, Transformer
-from lightning_modules.backbones.settings import StackSettings
-from lightning_modules.backbones.stack import SubLayer, TransformerEncoder
 from lightning_modules.config import ConfigError, Problem, identity
+from lightning_modules.model import Backbone, Transformer
+from lightning_modules.model.settings import StackSettings
+from lightning_modules.model.transformer import SubLayer, TransformerEncoder
 from lightning_modules.places import cache
 from lightning_modules.problems import did_you_mean
 from lightning_modules.training.settings import Training

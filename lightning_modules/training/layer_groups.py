@@ -8,7 +8,7 @@ from typing import Literal
 
 from torch import nn
 
-from lightning_modules.backbones.backbone import BackboneModule
+from lightning_modules.model.settings import BackboneModule
 
 Freezing = Literal["none", "last", "gradual", "chain_thaw"]
 

@@ -8,11 +8,11 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
-from lightning_modules.backbones import Backbone, Transformer
-from lightning_modules.backbones.backbone import BackboneModule, only
-from lightning_modules.backbones.shapes import ADDED
 from lightning_modules.batch import Encoded, Example
 from lightning_modules.config import ConfigError, Problem
+from lightning_modules.model import Backbone, Transformer
+from lightning_modules.model.settings import BackboneModule, only
+from lightning_modules.model.weights import ADDED
 from lightning_modules.objectives import Objectives
 from lightning_modules.objectives.distillation import Taught, Teacher
 from lightning_modules.objectives.objective import own_heads

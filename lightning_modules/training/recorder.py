@@ -14,7 +14,7 @@ import torch
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies import DDPStrategy, ModelParallelStrategy, Strategy
 
-from lightning_modules.backbones.stack import TransformerEncoder
+from lightning_modules.model.transformer import TransformerEncoder
 from lightning_modules.training import ranks
 from lightning_modules.training.checkpoint import AtomicCheckpoints, RandomState
 from lightning_modules.training.execution import ALONE, Execution

@@ -9,9 +9,8 @@ from jaxtyping import Bool, Float, Int, TypeCheckError, jaxtyped
 from torch import Tensor
 
 from lightning_modules.batch import Encoded, Visibility
-from lightning_modules.layers.attention import MultiHeadAttention
-from lightning_modules.layers.rotary import rotation
-from lightning_modules.layers.scene import Scene
+from lightning_modules.model.attention import MultiHeadAttention, Scene
+from lightning_modules.model.positions import rotation
 from tests.annotations import checked
 from tests.every import every
 

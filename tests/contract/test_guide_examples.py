@@ -15,7 +15,7 @@ from ablations.literature import published_values
 from ablations.planning import grids, new_grid
 from ablations.planning.checks.grid_checks import known_knobs
 from ablations.schema.record import Outcome
-from lightning_modules.backbones.settings import StackSettings
+from lightning_modules.model.settings import StackSettings
 from lightning_modules.places import project
 from lightning_modules.systems import SYSTEMS
 from tests.every import every

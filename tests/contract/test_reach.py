@@ -5,7 +5,7 @@ Otherwise tasks read from one state are blind, and a comparison of heads, widths
 
 from ablations.planning import grids, scales
 from lightning_modules.analysis.reach import LEAST, relative
-from lightning_modules.backbones import Transformer
+from lightning_modules.model import Transformer
 from lightning_modules.systems import BERT_BASE
 from tests.contract.test_cell_identities import cells_of
 from tests.depth import NIGHTLY, crossed

@@ -182,7 +182,7 @@ class TestObjective:
         assert torch.equal(made[0].inputs.ids, made[1].inputs.ids)
 
     def test_losses_are_finite_sums_with_counts(self, name, objective):
-        from lightning_modules.backbones import Transformer
+        from lightning_modules.model import Transformer
 
         example = corrupted(objective, make_tokens())
         settings = Transformer(num_layers=1, hidden_size=16, num_heads=2, max_positions=16)

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from lightning_modules.batch import Visibility
-from lightning_modules.layers.attention import attend, attention_bias, attention_mask, explicit_attention
-from lightning_modules.layers.dropout import drop
+from lightning_modules.model.attention import attend, attention_bias, explicit_attention
+from lightning_modules.model.cache import attention_mask
+from lightning_modules.model.layers import drop
 
 ROWS, HEADS, LENGTH, WIDTH = 3, 4, 40, 16
 PARTS = ("causal", "anticausal", "padded", "pairs")

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError, identity
-from lightning_modules.layers.divergence import summed_divergence
+from lightning_modules.model.losses import summed_divergence
 from lightning_modules.pretraining import fit
 from lightning_modules.training.recorder import CHECKPOINT
 from lightning_modules.training.weights import WEIGHTS, load_weights

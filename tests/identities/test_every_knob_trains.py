@@ -12,7 +12,7 @@ from tests.translations import RECURRENT, tiny_system
 STEPS = 7  # of the trainings here
 # path -> (another spelling of what the tiny system has, or None where there is none; a value that must change the loss)
 ROWS = {
-    "model.kind": None,  # a kind starts from its defaults: tests/unit/backbones/test_recurrent.py
+    "model.kind": None,  # a kind starts from its defaults: tests/unit/model/test_recurrent.py
     "model.num_layers": (1, 2),
     "model.hidden_size": (16, 32),
     "model.embedding_size": (16, 8),
@@ -53,12 +53,12 @@ ROWS = {
     "model.encoder_layers": None,  # of models of two sequences: tests/identities/test_two_sequences.py
     "model.source_embeddings": None,
     "model.attention": None,
-    "model.output_size": None,  # those of an LSTM: tests/unit/backbones/test_recurrent.py
+    "model.output_size": None,  # those of an LSTM: tests/unit/model/test_recurrent.py
     "model.residual": None,
     "model.cell_size": None,
     "model.cell_clip": None,
     "model.projection_clip": None,
-    "model.characters": None,  # tests/unit/backbones/test_elmo.py
+    "model.characters": None,  # tests/unit/model/test_elmo.py
     "model.characters.size": None,
     "model.characters.filters": None,
     "model.characters.highways": None,
@@ -115,7 +115,7 @@ ROWS = {
     "objectives.lm.bias": (True, False),
     "objectives.lm.cutoffs": ((), (20, 40)),
     "objectives.lm.label_smoothing": (0.0, 0.1),
-    "objectives.lm.units": None,  # words are of characters: tests/unit/backbones/test_elmo.py
+    "objectives.lm.units": None,  # words are of characters: tests/unit/model/test_elmo.py
     "objectives.lm.negatives": (0, 20),
     "objectives.lm.activation": ("gelu", "relu"),
     "objectives.lm.scored": ("all", "second_half"),

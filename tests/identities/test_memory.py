@@ -6,8 +6,8 @@ import itertools
 import pytest
 import torch
 
-from lightning_modules.backbones import Transformer
 from lightning_modules.batch import BEGIN, Example, Going, Tokens, Unsupported, Visibility
+from lightning_modules.model import Transformer
 
 LENGTH, ROWS = 24, 3
 POSITIONS = {

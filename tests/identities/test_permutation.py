@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Example, Queries, Target, Tokens, Unsupported, Visibility
+from lightning_modules.model import Transformer
 from lightning_modules.objectives.permutation_lm import visible
 from tests.messages import naming
 

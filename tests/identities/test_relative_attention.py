@@ -6,10 +6,10 @@ import math
 import pytest
 import torch
 
-from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Example, Tokens, Unsupported, Visibility
 from lightning_modules.config import ConfigError
-from lightning_modules.layers.memory import Memory
+from lightning_modules.model import Transformer
+from lightning_modules.model.cache import Memory
 from lightning_modules.systems import SYSTEMS
 
 TINY = Transformer(num_layers=2, hidden_size=12, num_heads=2, ffn_size=16, max_positions=16, init_std=0.4).but(

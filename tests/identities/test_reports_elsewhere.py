@@ -16,7 +16,6 @@ from safetensors.torch import load_file
 from sklearn.metrics import f1_score
 from torch import nn
 
-from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Example, Target
 from lightning_modules.data import InputFormat
 from lightning_modules.data.text.encode import Encoder
@@ -26,6 +25,7 @@ from lightning_modules.generation.generate import generate
 from lightning_modules.generation.language_model import Wording
 from lightning_modules.generation.scoring import log_probabilities
 from lightning_modules.measures.final_metrics import measures
+from lightning_modules.model import Transformer
 from lightning_modules.objectives import LanguageModel
 from lightning_modules.pretraining import fit
 from lightning_modules.tasks import TASKS, FineTuning, pins

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from lightning_modules.backbones import Transformer
 from lightning_modules.batch import NO_LANGUAGE, Example, Unsupported
 from lightning_modules.config import ConfigError, identity
 from lightning_modules.data.formats.by_language import divided
 from lightning_modules.data.order.languages import probabilities
 from lightning_modules.data.store import open_store
+from lightning_modules.model import Transformer
 from lightning_modules.pretraining import fit
 from lightning_modules.training.recorder import Interrupted
 from lightning_modules.training.weights import WEIGHTS, load_weights

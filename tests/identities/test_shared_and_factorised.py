@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Example
+from lightning_modules.model import Transformer
 from tests.conftest import make_tokens
 
 DEEP = Transformer(num_layers=6, hidden_size=32, num_heads=2, max_positions=32)

@@ -16,8 +16,8 @@ from ablations.planning.plan import plan
 from ablations.running.estimate import retrained
 from ablations.running.execute import execute
 from lightning_modules import parts
-from lightning_modules.backbones import EncoderDecoder, Transformer
 from lightning_modules.config import ConfigError, identity
+from lightning_modules.model import EncoderDecoder, Transformer
 from lightning_modules.pretraining import fit
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS

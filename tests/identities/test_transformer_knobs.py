@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Example, Visibility
 from lightning_modules.config import ConfigError
-from lightning_modules.layers.attention import attend, attention_bias, explicit_attention
+from lightning_modules.model import Transformer
+from lightning_modules.model.attention import attend, attention_bias, explicit_attention
 from tests.conftest import make_tokens
 
 TINY = Transformer(num_layers=2, hidden_size=32, num_heads=2, max_positions=32)

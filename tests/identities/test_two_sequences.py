@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from lightning_modules.backbones.shapes import undrawn
 from lightning_modules.batch import BEGIN, Example, Unsupported
-from lightning_modules.layers.scene import Source
-from lightning_modules.layers.source_attention import SourceAttention
+from lightning_modules.model.attention import Source
+from lightning_modules.model.seq2seq import SourceAttention
+from lightning_modules.model.weights import undrawn
 from lightning_modules.objectives import LanguageModel
 from lightning_modules.objectives.language_model import NEXT
 from lightning_modules.training.execution import recompute_layers

@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 from transformers import AlbertConfig, AlbertForPreTraining
 
-from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Example
+from lightning_modules.model import Transformer
 from lightning_modules.objectives import MaskedLM, Objectives, SentencePair
 from tests.conftest import make_draws, make_tokens, make_vocabulary
 

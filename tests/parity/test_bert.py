@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 from transformers import BertConfig, BertForMaskedLM, BertLMHeadModel
 
-from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Example
+from lightning_modules.model import Transformer
 from lightning_modules.objectives import LanguageModel, MaskedLM, Objectives
 from tests.conftest import make_draws, make_tokens, make_vocabulary
 

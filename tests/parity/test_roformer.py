@@ -4,8 +4,8 @@ import pytest
 import torch
 from transformers import RoFormerConfig, RoFormerModel
 
-from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Example
+from lightning_modules.model import Transformer
 from tests.conftest import make_tokens
 
 VOCAB, LAYERS, HEADS, WIDTH = 50, 3, 4, 32

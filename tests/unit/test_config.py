@@ -7,7 +7,6 @@ from typing import Annotated, Literal, Self
 import pytest
 from pydantic import model_validator
 
-from lightning_modules.backbones import Transformer
 from lightning_modules.config import (
     AsMade,
     ByKind,
@@ -22,6 +21,7 @@ from lightning_modules.config import (
     required,
 )
 from lightning_modules.data import InputFormat
+from lightning_modules.model import Transformer
 from lightning_modules.systems import SYSTEMS
 from tests.messages import naming
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Example, Unsupported
 from lightning_modules.config import ConfigError
 from lightning_modules.data import InputFormat
+from lightning_modules.model import Transformer
 from lightning_modules.objectives import MaskedLM, Objectives
 from lightning_modules.pretraining import fit
 from lightning_modules.system import System

@@ -6,10 +6,10 @@ A setting without a knob is rejected unless it has the one value that our models
 from collections.abc import Mapping
 from typing import Any, cast
 
-from lightning_modules.backbones.backbone import LARGEST
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.interop.folder import CONFIG
-from lightning_modules.layers.activations import Activation
+from lightning_modules.model.layers import Activation
+from lightning_modules.model.settings import LARGEST
 
 ACTIVATIONS: dict[str, Activation] = {
     "gelu": "gelu",

@@ -8,12 +8,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from lightning_modules.backbones import Transformer
-from lightning_modules.backbones.backbone import only
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.interop.families.config_json import ACTIVATIONS, FIXED, KNOBS, checked
 from lightning_modules.interop.folder import CONFIG
-from lightning_modules.layers.activations import Activation
+from lightning_modules.model import Transformer
+from lightning_modules.model.layers import Activation
+from lightning_modules.model.settings import only
 from lightning_modules.objectives import LanguageModel, MaskedLM, Objectives, PermutationLM, SentencePair
 from lightning_modules.system import System
 

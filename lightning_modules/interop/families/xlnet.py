@@ -1,8 +1,8 @@
 """XLNet: Yang et al. (2019)."""
 
-from lightning_modules.backbones import Transformer
 from lightning_modules.interop.families.config_json import XLNET_FIXED
 from lightning_modules.interop.families.family import PLM, Family, classes
+from lightning_modules.model import Transformer
 
 _ATTENTION = "attention.function"
 _BY_HEAD = (f"{_ATTENTION}.qkv", f"{_ATTENTION}.output", f"{_ATTENTION}.relation.project")

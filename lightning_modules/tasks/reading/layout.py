@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from lightning_modules.backbones.new_symbols import FIRST_NEW
 from lightning_modules.batch import Example, Target, Tokens
 from lightning_modules.data.text.tokenizer import Vocabulary
+from lightning_modules.model.embeddings import FIRST_NEW
 
 MARKS = 2  # symbols of a row of one text
 LayoutName = Literal["cls_sep", "cls_last", "extract"]

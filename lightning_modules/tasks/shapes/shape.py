@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from lightning_modules.batch import Encoded, Example
 from lightning_modules.data.text.tokenizer import Vocabulary
-from lightning_modules.layers.divergence import summed_divergence_of_logits
+from lightning_modules.model.losses import summed_divergence_of_logits
 from lightning_modules.tasks.reading.layout import LayoutName
 from lightning_modules.tasks.reading.own_lines import OwnLine
 from lightning_modules.tasks.reading.pieces import Pieces

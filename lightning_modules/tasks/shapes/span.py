@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from lightning_modules.batch import Encoded, Example
 from lightning_modules.config import required
 from lightning_modules.data.text.tokenizer import Vocabulary
-from lightning_modules.layers.divergence import summed_divergence_of_logits
-from lightning_modules.layers.fresh import draw
+from lightning_modules.model.layers import draw
+from lightning_modules.model.losses import summed_divergence_of_logits
 from lightning_modules.tasks.reading.lines import refused
 from lightning_modules.tasks.reading.own_lines import Mark, OwnLine
 from lightning_modules.tasks.reading.passages import Question, SpanExamples

@@ -15,8 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lightning_modules.batch import Encoded, Example, Tokens
-from lightning_modules.layers.dropout import Dropout
-from lightning_modules.layers.fresh import draw
+from lightning_modules.model.layers import Dropout, draw
 from lightning_modules.tasks.reading.windows import END, START
 from lightning_modules.tasks.shapes.shape import Head
 

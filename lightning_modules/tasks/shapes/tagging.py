@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from lightning_modules.batch import Encoded, Example, Target
 from lightning_modules.config import knob, required
 from lightning_modules.data.text.tokenizer import Vocabulary
-from lightning_modules.layers.fresh import draw
+from lightning_modules.model.layers import draw
 from lightning_modules.tasks.baselines import tagger
 from lightning_modules.tasks.reading.layout import Arranged, Segments
 from lightning_modules.tasks.reading.lines import refused

@@ -12,9 +12,9 @@ from lightning_modules.analysis.attention_maps import (
     most_beyond,
     source_attention,
 )
-from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Example, Unsupported
-from lightning_modules.layers.attention import MultiHeadAttention
+from lightning_modules.model import Transformer
+from lightning_modules.model.attention import MultiHeadAttention
 from tests.conftest import make_tokens, make_vocabulary
 from tests.every import every
 from tests.translations import WORDS, pairs, recurrent, settings

@@ -7,7 +7,7 @@ import torch
 from lightning_modules.config import ConfigError
 from lightning_modules.finetuning.run import finetune
 from lightning_modules.generation.language_model import check_predicts_next
-from lightning_modules.layers.bilstm import BiLSTMOnTop
+from lightning_modules.model.recurrent import BiLSTMOnTop
 from tests.tuning import tunings
 
 SETTINGS, tuning = tunings(epochs=6)

@@ -12,8 +12,8 @@ from lightning_modules.config import ConfigError
 from lightning_modules.finetuning import features
 from lightning_modules.finetuning.features import FrozenFeatures, Kept
 from lightning_modules.finetuning.run import finetune
-from lightning_modules.layers.bilstm import BiLSTM
-from lightning_modules.layers.scalar_mix import ScalarMix
+from lightning_modules.model.layers import ScalarMix
+from lightning_modules.model.recurrent import BiLSTM
 from lightning_modules.tasks import TASKS, Features, FineTuning, expected_work, pins
 from lightning_modules.tasks.loader import InOrder
 from tests.conftest import make_tokens

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from lightning_modules.backbones.new_symbols import FIRST_NEW
 from lightning_modules.finetuning.run import finetune, finetuned
+from lightning_modules.model.embeddings import FIRST_NEW
 from lightning_modules.tasks import TASKS
 from lightning_modules.tasks.reading.pieces import Pieces
 from lightning_modules.tasks.shapes.choice import ChoiceExamples

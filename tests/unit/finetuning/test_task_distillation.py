@@ -10,7 +10,7 @@ from ablations.schema.run import Run
 from lightning_modules.config import ConfigError, flat
 from lightning_modules.finetuning.finetune import TEACHER, TaskTeacher
 from lightning_modules.finetuning.run import finetune, finetuned
-from lightning_modules.layers.divergence import summed_divergence, summed_divergence_of_logits
+from lightning_modules.model.losses import summed_divergence, summed_divergence_of_logits
 from lightning_modules.pretraining import fit
 from lightning_modules.tasks import TASKS, expected_work, fitting
 from lightning_modules.tasks.shapes.texts import Texts

@@ -5,7 +5,7 @@ import torch
 
 from ablations.inspection.five_dropouts import KINDS, FiveDropouts, GivenMasks
 from lightning_modules.config import ConfigError
-from lightning_modules.layers.dropout import drop
+from lightning_modules.model.layers import drop
 from tests.messages import naming
 
 

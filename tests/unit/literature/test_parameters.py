@@ -174,7 +174,7 @@ def _counted(system: System, rows: int) -> float:
     return counter.get_total_flops()
 
 
-# torch counts no products inside its own LSTM: tests/unit/backbones/test_recurrent.py
+# torch counts no products inside its own LSTM: tests/unit/model/test_recurrent.py
 TRANSFORMERS = [name for name, system in SYSTEMS.items() if system.model.kind == "transformer"]
 FIRST = {name.rpartition("_")[0] or name: name for name in reversed(TRANSFORMERS)}.values()  # of each family
 

@@ -10,10 +10,10 @@ from ablations.claims import judging
 from ablations.claims.outcomes import AS_CLAIMED, OPEN, Reason
 from ablations.measurements.measurements import Measurements
 from lightning_modules import words
-from lightning_modules.backbones import Transformer
 from lightning_modules.batch import QUERY_STREAM, Example
 from lightning_modules.config import ConfigError, identity, knob
 from lightning_modules.data.baselines.bigram import prefix
+from lightning_modules.model import Transformer
 from lightning_modules.objectives import MaskedLM, Objective, Objectives
 from lightning_modules.pretraining import fit
 from lightning_modules.system import System

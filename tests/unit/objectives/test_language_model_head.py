@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError, identity
+from lightning_modules.model import Transformer
 from lightning_modules.objectives import LanguageModel
 from lightning_modules.systems import SYSTEMS
 from tests.conftest import make_draws, make_tokens, make_vocabulary

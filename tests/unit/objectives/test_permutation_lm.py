@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError
 from lightning_modules.data.baselines import bigram
 from lightning_modules.evaluation import Evaluation
+from lightning_modules.model import Transformer
 from lightning_modules.objectives import MaskedLM, PermutationLM
 from lightning_modules.objectives.choosing import Pieces, SpreadSpans
 from lightning_modules.objectives.permutation_lm import orders

@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from lightning_modules.backbones import Transformer
 from lightning_modules.batch import Example, Unsupported
 from lightning_modules.config import ConfigError
+from lightning_modules.model import Transformer
 from lightning_modules.objectives import MaskedLM, Masking, Objectives, SpanBoundary, own_heads
 from lightning_modules.objectives.choosing import Spans
 from lightning_modules.system import System

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from lightning_modules.backbones.new_symbols import FIRST_NEW
 from lightning_modules.config import ConfigError
+from lightning_modules.model.embeddings import FIRST_NEW
 from lightning_modules.systems import BERT_BASE
 from lightning_modules.tasks import FineTuning, fitting
 from lightning_modules.tasks.reading.pieces import Pieces

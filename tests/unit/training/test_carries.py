@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 
-from lightning_modules.backbones.backbone import BackboneModule
 from lightning_modules.batch import Encoded, Example, Going
 from lightning_modules.measures.final_metrics import measures
+from lightning_modules.model.settings import BackboneModule
 from lightning_modules.objectives.objective import own_heads
 from lightning_modules.pretraining import fit
 from lightning_modules.training import pretrain

@@ -1,1 +1,0 @@
-"""Layers shared by backbones and tasks. They use tensors and batch dataclasses, never systems or objectives."""
