@@ -51,9 +51,9 @@ def attention_maps(backbone: nn.Module, example: Example) -> list[Attention]:
     maps: list[Attention] = []
 
     def keep(module: MultiHeadAttention, inputs: tuple, output: Tensor) -> None:
-        x, scene, _ = inputs
-        q, k, _ = module.queries_keys_values(x, scene)
-        asked = (module.biased(queries, scene) for queries in (q, torch.zeros_like(q)))
+        x, context, _ = inputs
+        q, k, _ = module.queries_keys_values(x, context)
+        asked = (module.biased(queries, context) for queries in (q, torch.zeros_like(q)))
         maps.append(Attention(*(attention_weights(queries, k, bias) for queries, bias in asked)))
 
     _hooked(backbone, example, own, keep)
@@ -86,7 +86,7 @@ def source_attention(backbone: nn.Module, example: Example) -> list[Float[Tensor
             maps.append(module.weights(x, source)[:, None])
         else:
             assert isinstance(module, CrossAttention)
-            q, k, _ = module.queries_keys_values(x, context=source.states)
+            q, k, _ = module.queries_keys_values(x, attended=source.states)
             maps.append(attention_weights(q, k, source.bias.to(q.dtype).expand(-1, -1, q.shape[2], -1)))
 
     _hooked(backbone, example, attending, keep)

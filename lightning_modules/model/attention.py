@@ -2,21 +2,6 @@
 
 Scaled dot-product attention of Vaswani et al. (2017), equation 1. The attention mask comes from data (`Visibility`);
 together with the position bias it forms the attention bias, a tensor that is added to the scores.
-
-By distance a layer adds terms to its scores. With queries q, keys k and the distance p_i - p_j of positions i and j,
-per head::
-
-    relative           (q_i + u) k_j + (q_i + v) W r(p_i - p_j)     Dai et al. (2019), section 3.3: terms a to d
-    relative_learned   (q_i + u) k_j + q_i e_(p_i - p_j) + s_(p_i - p_j)     Shaw et al. (2018), section 3.2
-
-all divided by the square root of a head's width. r is a sinusoid without parameters, W a projection of each layer; e
-and s are learned, a vector and a number for each head, layer and distance. Shaw et al. have the terms of q alone; u and
-s are in Transformer-XL's released code (``attn_type`` 1), where each layer has its own u: ``query_biases: layer``. By
-default it is common to all layers, as in the same paper's own encoding.
-
-Each distance is projected once, whatever the batch: O((m + t) d) for m positions before the t of a batch. Distances
-have a sign, so that both directions are right, and positions are whole numbers of any origin: what is added depends on
-their differences alone.
 """
 
 from abc import ABC, abstractmethod
@@ -31,198 +16,57 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from lightning_modules.batch import Direction
-from lightning_modules.model.cache import Growing
-from lightning_modules.model.layers import drop
-from lightning_modules.model.positions import Distances, QueryBiases, Rotation, rotate, rows_at, states_at
+from lightning_modules.model.cache import KVCache
+from lightning_modules.model.layers import drop, gather_rows, gather_states
+from lightning_modules.model.positions import Distances, Rotation, rotate
+
+
+class QueryBiases(nn.Module):
+    """What is added to queries before they meet keys, u, and before they meet distances, v; of all layers or of one."""
+
+    def __init__(self, num_heads: int, head_size: int, *, with_v: bool) -> None:
+        super().__init__()
+        self.u = nn.Parameter(torch.empty(num_heads, 1, head_size))
+        self.v = nn.Parameter(torch.empty(num_heads, 1, head_size)) if with_v else None
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
-    """An encoded source, which the layers of a decoder attend to.
-
-    Attributes:
-        states: The last states of the encoder.
-        bias: What is added to the scores: minus infinity on padding, else nothing.
-        kept: Keys and values of each part that has read it, where a decoder goes on from step to step; None
-            where each step computes them.
-    """
-
-    states: Float[Tensor, "b s d"]
-    bias: Float[Tensor, "b 1 1 s"]
-    kept: dict[int, tuple[Tensor, ...]] | None = None
-
-    def rows(self, which: Int[Tensor, " k"]) -> "Source":
-        """The sources of some rows, in this order."""
-        kept = None
-        if self.kept is not None:
-            kept = {name: tuple(part[which] for part in parts) for name, parts in self.kept.items()}
-        return Source(self.states[which], self.bias[which], kept)
-
-
-@dataclass(frozen=True, eq=False)
-class Scene:
-    """Visibility and positions of a batch, as its layers read them; t positions attend to s.
+class AttentionContext:
+    """Visibility and positions of a batch, which all layers of a stack share; t positions attend to s.
 
     Attributes:
         bias: What is added to the scores, minus infinity where nothing may be seen (`attention_bias`); None is nothing.
-        turn: The rotation of queries.
-        turned: The rotation of keys: of the positions whose keys a layer computes.
+        rope_q: The rotation of queries.
+        rope_k: The rotation of keys: of the positions whose keys a layer computes.
         distances: What layers that attend by distance read.
-        waves: The sinusoids of these distances.
-        biases: The query biases that all layers share.
-        apart: Whether a pair of positions is of two segments.
-        blind: Which rows see nothing, so that nothing is mixed for them; None where each sees something.
-        source: What a decoder attends to besides its own positions. None for an encoder.
+        sinusoids: Those of these distances.
+        query_biases: Those that all layers share.
+        segment_diff: Whether a pair of positions is of two segments.
+        fully_masked: Which rows see nothing, so that nothing is mixed for them; None where each sees something.
     """
 
     bias: Float[Tensor, "#b #h t s"] | None = None
-    turn: Rotation | None = None
-    turned: Rotation | None = None
+    rope_q: Rotation | None = None
+    rope_k: Rotation | None = None
     distances: Distances | None = None
-    waves: Float[Tensor, "n d"] | None = None
-    biases: QueryBiases | None = None
-    apart: Bool[Tensor, "#b 1 t s"] | None = None
-    blind: Bool[Tensor, "#b #h t 1"] | None = None
-    source: Source | None = None
+    sinusoids: Float[Tensor, "n d"] | None = None
+    query_biases: QueryBiases | None = None
+    segment_diff: Bool[Tensor, "#b 1 t s"] | None = None
+    fully_masked: Bool[Tensor, "#b #h t 1"] | None = None
 
-    def at(self, read: Int[Tensor, "b m"], length: int) -> "Scene":
-        """The scene of the queries at flat positions, of ``length`` in a row; keys stay."""
+    def at(self, positions: Int[Tensor, "b m"], length: int) -> "AttentionContext":
+        """The context of the queries at flat positions, of ``length`` in a row; keys stay."""
         return replace(
             self,
-            bias=None if self.bias is None else rows_at(self.bias, read),
-            turn=None if self.turn is None else self.turn.at(read),
-            distances=None if self.distances is None else self.distances.at(read, length),
-            apart=None if self.apart is None else rows_at(self.apart, read),
-            blind=None if self.blind is None else rows_at(self.blind, read),
+            bias=None if self.bias is None else gather_rows(self.bias, positions),
+            rope_q=None if self.rope_q is None else self.rope_q.at(positions),
+            distances=None if self.distances is None else self.distances.at(positions, length),
+            segment_diff=None if self.segment_diff is None else gather_rows(self.segment_diff, positions),
+            fully_masked=None if self.fully_masked is None else gather_rows(self.fully_masked, positions),
         )
 
 
-ALONE = Scene()  # everything is seen, nothing has a position
-
-
-class Relation(nn.Module, ABC):
-    """Terms that a layer adds to its scores.
-
-    Args:
-        biases: The layer's own `QueryBiases`; None if those of the scene serve all layers.
-    """
-
-    with_v: bool = False  # does it read v?
-
-    def __init__(self, biases: QueryBiases | None) -> None:
-        super().__init__()
-        self.biases = biases
-
-    def forward(
-        self, q: Float[Tensor, "b h t c"], scene: Scene
-    ) -> tuple[Float[Tensor, "b h t c"], Float[Tensor, "b h t s"]]:
-        """The queries that meet the keys, and what is added to their scores, divided as they are."""
-        biases = scene.biases if self.biases is None else self.biases
-        assert biases is not None
-        assert scene.distances is not None
-        return q + biases.u.to(q.dtype), scene.distances.pick(self.terms(q * q.shape[3] ** -0.5, biases, scene))
-
-    @abstractmethod
-    def terms(self, q: Float[Tensor, "b h t c"], biases: QueryBiases, scene: Scene) -> Float[Tensor, "b h t n"]:
-        """The terms of each divided query and distance."""
-
-
-class ProjectedRelation(Relation):
-    """Projected sinusoids of distances: Transformer-XL."""
-
-    with_v = True
-
-    def __init__(self, num_heads: int, head_size: int, biases: QueryBiases | None) -> None:
-        super().__init__(biases)
-        self.project = nn.Linear(num_heads * head_size, num_heads * head_size, bias=False)
-        self.num_heads = num_heads
-
-    def terms(self, q: Float[Tensor, "b h t c"], biases: QueryBiases, scene: Scene) -> Float[Tensor, "b h t n"]:
-        """See `Relation.terms`."""
-        assert scene.waves is not None
-        assert biases.v is not None
-        keys = self.project(scene.waves).unflatten(1, (self.num_heads, -1))
-        v = biases.v.to(q.dtype) * q.shape[3] ** -0.5
-        return torch.einsum("bhtc,nhc->bhtn", q + v, keys.to(q.dtype))
-
-
-class SegmentRelation(nn.Module):
-    """``(q_i + w) s`` with one s for positions of the same segment and one for others (Yang et al. 2019, section 2.5).
-
-    Which segments they are has no effect, so that a model of two segments reads more. w and both s are of each layer
-    and head, and the term is divided as scores are.
-    """
-
-    def __init__(self, num_heads: int, head_size: int) -> None:
-        super().__init__()
-        self.w = nn.Parameter(torch.empty(num_heads, 1, head_size))
-        self.s = nn.Parameter(torch.empty(2, num_heads, head_size))
-
-    def forward(self, q: Float[Tensor, "b h t c"], scene: Scene) -> Float[Tensor, "b h t s"]:
-        """What is added to the scores of queries."""
-        assert scene.apart is not None
-        asking = (q + self.w.to(q.dtype)) * q.shape[3] ** -0.5
-        same, different = torch.einsum("bhtc,xhc->xbht", asking, self.s.to(q.dtype))[..., None]
-        return torch.where(scene.apart, different, same)
-
-
-class LearnedRelation(Relation):
-    """A learned vector and number of each distance, up to a farthest one that represents all beyond it: Shaw et al."""
-
-    def __init__(
-        self, num_heads: int, head_size: int, biases: QueryBiases | None, farthest: int, direction: Direction
-    ) -> None:
-        super().__init__(biases)
-        self.low = 0 if direction == "left_to_right" else -farthest
-        self.high = 0 if direction == "right_to_left" else farthest
-        self.table = nn.Parameter(torch.empty(self.high - self.low + 1, num_heads, head_size))
-        self.number = nn.Parameter(torch.zeros(self.high - self.low + 1, num_heads))
-
-    def terms(self, q: Float[Tensor, "b h t c"], biases: QueryBiases, scene: Scene) -> Float[Tensor, "b h t n"]:
-        """See `Relation.terms`."""
-        assert scene.distances is not None
-        row = scene.distances.each.clamp(self.low, self.high) - self.low
-        products = torch.einsum("bhtc,nhc->bhtn", q, self.table[row].to(q.dtype))
-        return products + (self.number[row] * q.shape[3] ** -0.5).T[:, None].to(q.dtype)
-
-
-def in_heads(
-    x: Float[Tensor, "b t _"], parts: int, heads: int, turn: Rotation | None = None, turned: int = 0
-) -> tuple[Float[Tensor, "b h t c"], ...]:
-    """The parts that ``x`` holds side by side, each divided among the heads; the first of them are turned.
-
-    Args:
-        x: Projections; its width is parts x heads x c.
-        parts: How many there are: queries, keys and values are three.
-        turn: A rotation of queries and keys.
-        turned: How many parts it turns.
-    """
-    return _InHeads.apply(x, parts, heads, turn, turned if turn else 0)
-
-
-class _InHeads(torch.autograd.Function):
-    """One copy each way. Autograd's own gradient of taking parts fills each with zeros and adds them up."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, parts: int, heads: int, turn: Rotation | None, turned: int) -> tuple[Tensor, ...]:
-        ctx.turn, ctx.turned = turn, turned
-        b, t, width = x.shape
-        split = x.view(b, t, parts, heads, width // (parts * heads)).permute(2, 0, 3, 1, 4)
-        if turn is None:
-            return split.contiguous().unbind()
-        first = rotate(split[:turned].contiguous(), turn)
-        return *first.unbind(), *split[turned:].contiguous().unbind()
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:
-        b, h, t, c = gradients[0].shape
-        joined = gradients[0].new_empty(b, t, len(gradients), h, c)
-        for part, gradient in enumerate(gradients):
-            if part < ctx.turned:
-                gradient = rotate(gradient, ctx.turn.back())
-            joined[:, :, part] = gradient.transpose(1, 2)
-        return joined.flatten(2), None, None, None, None
+EVERYWHERE = AttentionContext()  # everything is seen, nothing has a position
 
 
 def attention_bias(
@@ -281,14 +125,156 @@ def attend(
     return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout)
 
 
+def in_heads(
+    x: Float[Tensor, "b t _"], parts: int, heads: int, rope: Rotation | None = None, rotated: int = 0
+) -> tuple[Float[Tensor, "b h t c"], ...]:
+    """The parts that ``x`` holds side by side, each divided among the heads; the first ones are rotated.
+
+    Args:
+        x: Projections; its width is parts x heads x c.
+        parts: How many there are: queries, keys and values are three.
+        rope: A rotation of queries and keys.
+        rotated: How many parts it rotates.
+    """
+    return _InHeads.apply(x, parts, heads, rope, rotated if rope else 0)
+
+
+class _InHeads(torch.autograd.Function):
+    """One copy each way. Autograd's own gradient of taking parts fills each with zeros and adds them up."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, parts: int, heads: int, rope: Rotation | None, rotated: int) -> tuple[Tensor, ...]:
+        ctx.rope, ctx.rotated = rope, rotated
+        b, t, width = x.shape
+        split = x.view(b, t, parts, heads, width // (parts * heads)).permute(2, 0, 3, 1, 4)
+        if rope is None:
+            return split.contiguous().unbind()
+        first = rotate(split[:rotated].contiguous(), rope)
+        return *first.unbind(), *split[rotated:].contiguous().unbind()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:
+        b, h, t, c = gradients[0].shape
+        joined = gradients[0].new_empty(b, t, len(gradients), h, c)
+        for part, gradient in enumerate(gradients):
+            if part < ctx.rotated:
+                gradient = rotate(gradient, ctx.rope.back())
+            joined[:, :, part] = gradient.transpose(1, 2)
+        return joined.flatten(2), None, None, None, None
+
+
+class Relation(nn.Module, ABC):
+    """Attention by distance: terms that a layer adds to its scores, from how far apart two positions are.
+
+    With queries q, keys k and the distance p_i - p_j of positions i and j, per head::
+
+        relative           (q_i + u) k_j + (q_i + v) W r(p_i - p_j)     Dai et al. (2019), section 3.3: terms a to d
+        relative_learned   (q_i + u) k_j + q_i e_(p_i - p_j) + s_(p_i - p_j)     Shaw et al. (2018), section 3.2
+
+    all divided by the square root of a head's width. r is a sinusoid without parameters, W a projection of each layer;
+    e and s are learned, a vector and a number for each head, layer and distance. Shaw et al. have the terms of q alone;
+    u and s are in Transformer-XL's released code (``attn_type`` 1), where each layer has its own u: ``query_biases:
+    layer``. By default it is common to all layers, as in the same paper's own encoding.
+
+    Each distance is projected once, whatever the batch: O((m + t) d) for m positions before the t of a batch. Distances
+    have a sign, so that both directions are right, and positions are whole numbers of any origin: what is added depends
+    on their differences alone.
+
+    Args:
+        biases: The layer's own `QueryBiases`; None if those of the context serve all layers.
+    """
+
+    def __init__(self, biases: QueryBiases | None) -> None:
+        super().__init__()
+        self.biases = biases
+
+    def forward(
+        self, q: Float[Tensor, "b h t c"], context: AttentionContext
+    ) -> tuple[Float[Tensor, "b h t c"], Float[Tensor, "b h t s"]]:
+        """The queries that meet the keys, and what is added to their scores, divided as they are."""
+        biases = context.query_biases if self.biases is None else self.biases
+        assert biases is not None
+        assert context.distances is not None
+        return q + biases.u.to(q.dtype), context.distances.pick(self.terms(q * q.shape[3] ** -0.5, biases, context))
+
+    @abstractmethod
+    def terms(
+        self, q: Float[Tensor, "b h t c"], biases: QueryBiases, context: AttentionContext
+    ) -> Float[Tensor, "b h t n"]:
+        """The terms of each divided query and distance."""
+
+
+class ProjectedRelation(Relation):
+    """Projected sinusoids of distances: Transformer-XL."""
+
+    def __init__(self, num_heads: int, head_size: int, biases: QueryBiases | None) -> None:
+        super().__init__(biases)
+        self.project = nn.Linear(num_heads * head_size, num_heads * head_size, bias=False)
+        self.num_heads = num_heads
+
+    def terms(
+        self, q: Float[Tensor, "b h t c"], biases: QueryBiases, context: AttentionContext
+    ) -> Float[Tensor, "b h t n"]:
+        """See `Relation.terms`."""
+        assert context.sinusoids is not None
+        assert biases.v is not None
+        keys = self.project(context.sinusoids).unflatten(1, (self.num_heads, -1))
+        v = biases.v.to(q.dtype) * q.shape[3] ** -0.5
+        return torch.einsum("bhtc,nhc->bhtn", q + v, keys.to(q.dtype))
+
+
+class LearnedRelation(Relation):
+    """A learned vector and number of each distance, up to a farthest one that represents all beyond it: Shaw et al."""
+
+    def __init__(
+        self, num_heads: int, head_size: int, biases: QueryBiases | None, farthest: int, direction: Direction
+    ) -> None:
+        super().__init__(biases)
+        self.low = 0 if direction == "left_to_right" else -farthest
+        self.high = 0 if direction == "right_to_left" else farthest
+        self.table = nn.Parameter(torch.empty(self.high - self.low + 1, num_heads, head_size))
+        self.number = nn.Parameter(torch.zeros(self.high - self.low + 1, num_heads))
+
+    def terms(
+        self, q: Float[Tensor, "b h t c"], biases: QueryBiases, context: AttentionContext
+    ) -> Float[Tensor, "b h t n"]:
+        """See `Relation.terms`."""
+        assert context.distances is not None
+        row = context.distances.each.clamp(self.low, self.high) - self.low
+        products = torch.einsum("bhtc,nhc->bhtn", q, self.table[row].to(q.dtype))
+        return products + (self.number[row] * q.shape[3] ** -0.5).T[:, None].to(q.dtype)
+
+
+class SegmentRelation(nn.Module):
+    """``(q_i + w) s`` with one s for positions of the same segment and one for others (Yang et al. 2019, section 2.5).
+
+    Which segments they are has no effect, so that a model of two segments reads more. w and both s are of each layer
+    and head, and the term is divided as scores are.
+    """
+
+    def __init__(self, num_heads: int, head_size: int) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.empty(num_heads, 1, head_size))
+        self.s = nn.Parameter(torch.empty(2, num_heads, head_size))
+
+    def forward(self, q: Float[Tensor, "b h t c"], context: AttentionContext) -> Float[Tensor, "b h t s"]:
+        """What is added to the scores of queries."""
+        assert context.segment_diff is not None
+        biased = (q + self.w.to(q.dtype)) * q.shape[3] ** -0.5
+        same, different = torch.einsum("bhtc,xhc->xbht", biased, self.s.to(q.dtype))[..., None]
+        return torch.where(context.segment_diff, different, same)
+
+
 class MultiHeadAttention(nn.Module):
-    """Queries of a stream, keys and values of a context, attention, and the output projection.
+    """Queries of a stream, keys and values of the stream attended to, attention, and the output projection.
 
     Args:
         hidden_size: Width d of the stream; a multiple of ``num_heads``.
         dropout: Probability of dropping an attention weight.
         key_size: Width of a head's queries and keys; by default that of its values.
-        relation: What it adds to its scores; None is nothing.
+        relation: What distances add to the scores.
+        segments: What segments add to them.
     """
 
     def __init__(
@@ -305,44 +291,94 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         self.num_heads, self.head_size, self.dropout = num_heads, hidden_size // num_heads, dropout
         self.key_size = key_size or self.head_size
-        self.qkv = nn.Linear(hidden_size, 2 * self.asking + hidden_size, bias=biases)
+        self.qkv = nn.Linear(hidden_size, 2 * self.query_width + hidden_size, bias=biases)
         self.output = nn.Linear(hidden_size, hidden_size, bias=biases)
         self.relation, self.segments = relation, segments
 
     @property
-    def asking(self) -> int:
+    def query_width(self) -> int:
         """Width of the queries of all heads, and of their keys: rows of ``qkv`` before the values'."""
         return self.num_heads * self.key_size
 
     def forward(
         self,
         x: Float[Tensor, "b t d"],
-        scene: Scene = ALONE,
-        past: Growing | None = None,
-        context: Float[Tensor, "b s d"] | None = None,
-        read: Int[Tensor, "b m"] | None = None,
+        context: AttentionContext = EVERYWHERE,
+        cache: KVCache | None = None,
+        attended: Float[Tensor, "b s d"] | None = None,
+        at: Int[Tensor, "b m"] | None = None,
     ) -> Float[Tensor, "b m d"]:
-        """Attention of a stream, at all positions or at flat ones (see `states_at`), to a context.
+        """Attention of a stream, at all positions or at flat ones.
 
         Args:
             x: The stream, whose positions ask.
-            scene: What all layers share of the batch, for all positions.
-            past: Keys and values before those of the context.
-            context: The stream whose positions are attended to; by default ``x`` itself.
-            read: The flat positions of ``x`` that ask.
+            context: What all layers share of the batch, for all positions.
+            cache: Keys and values before those of the stream attended to.
+            attended: The stream attended to; by default ``x`` itself.
+            at: The flat positions of ``x`` that ask; by default all (see `gather_states`).
         """
         if not self.num_heads:
-            return self.output((x if read is None else states_at(x, read))[..., :0])
-        if read is not None:
-            scene = scene.at(read, x.shape[1])
-        q, k, v = self.queries_keys_values(x, scene, context, read)
-        if past is not None:
-            k, v = past(k, v)
-        q, bias = self.biased(q, scene)
+            return self.output((x if at is None else gather_states(x, at))[..., :0])
+        if at is not None:
+            context = context.at(at, x.shape[1])
+        q, k, v = self.queries_keys_values(x, context, attended, at)
+        if cache is not None:
+            k, v = cache.update(k, v)
+        q, bias = self.biased(q, context)
         mixed = attend(q, k, v, bias, self.dropout if self.training else 0.0)
-        if scene.blind is not None:
-            mixed = mixed.masked_fill(scene.blind, 0.0)
+        if context.fully_masked is not None:
+            mixed = mixed.masked_fill(context.fully_masked, 0.0)
         return self.output(mixed.transpose(1, 2).flatten(2))
+
+    def queries_keys_values(
+        self,
+        x: Float[Tensor, "b t d"],
+        context: AttentionContext = EVERYWHERE,
+        attended: Float[Tensor, "b s d"] | None = None,
+        at: Int[Tensor, "b m"] | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The projections divided among the heads, each ``[b h _ c]``; queries and keys are rotated.
+
+        With ``at`` the context is that of these positions.
+        """
+        if attended is None and at is None:
+            q, k, v = self._in_heads(self.qkv(x), 2, context.rope_q)
+            return q, k, v
+        q = self.queries(x if at is None else gather_states(x, at), context)
+        weight, bias = self.qkv.weight[self.query_width :], self.qkv.bias
+        projected = F.linear(
+            x if attended is None else attended, weight, None if bias is None else bias[self.query_width :]
+        )
+        k, v = self._in_heads(projected, 1, context.rope_k)
+        return q, k, v
+
+    def queries(self, x: Float[Tensor, "b t d"], context: AttentionContext = EVERYWHERE) -> Float[Tensor, "b h t c"]:
+        """The queries of a stream, rotated, divided among the heads."""
+        bias = None if self.qkv.bias is None else self.qkv.bias[: self.query_width]
+        projected = F.linear(x, self.qkv.weight[: self.query_width], bias)
+        (q,) = in_heads(projected, 1, self.num_heads, context.rope_q, rotated=1)
+        return q
+
+    def _in_heads(self, x: Float[Tensor, "b t _"], keys: int, rope: Rotation | None) -> tuple[Tensor, ...]:
+        """So many parts as wide as keys, rotated, and the values behind them, all divided among the heads."""
+        if self.key_size == self.head_size:
+            return in_heads(x, keys + 1, self.num_heads, rope, rotated=keys)
+        width = keys * self.query_width
+        rotated = in_heads(x[..., :width], keys, self.num_heads, rope, rotated=keys)
+        return *rotated, *in_heads(x[..., width:], 1, self.num_heads)
+
+    def biased(
+        self, q: Float[Tensor, "b h t c"], context: AttentionContext
+    ) -> tuple[Float[Tensor, "b h t c"], Float[Tensor, "#b #h t s"] | None]:
+        """The queries as they meet the keys, and what is added to their scores."""
+        bias, biased = None if context.bias is None else context.bias.to(q.dtype), q
+        if self.relation is not None:
+            biased, terms = self.relation(q, context)
+            bias = terms if bias is None else terms + bias
+        if self.segments is not None:
+            terms = self.segments(q, context)
+            bias = terms if bias is None else terms + bias
+        return biased, bias
 
     def keep_heads(self, kept: Sequence[int]) -> None:
         """Removes all heads but those with these numbers, with their weights.
@@ -355,7 +391,7 @@ class MultiHeadAttention(nn.Module):
             torch.tensor([h * size + i for h in kept for i in range(size)], dtype=torch.long)
             for size in (self.key_size, self.head_size)
         )
-        of_three = torch.cat([keys, keys + self.asking, rows + 2 * self.asking])
+        of_three = torch.cat([keys, keys + self.query_width, rows + 2 * self.query_width])
         self.num_heads = len(kept)
         weight, bias = self.qkv.weight, self.qkv.bias
         self.qkv.weight = nn.Parameter(weight.detach()[of_three.to(weight.device)])
@@ -364,54 +400,34 @@ class MultiHeadAttention(nn.Module):
         self.output.weight = nn.Parameter(self.output.weight.detach()[:, rows.to(weight.device)])
         self.qkv.out_features, self.output.in_features = len(of_three), len(rows)
 
-    def queries_keys_values(
-        self,
-        x: Float[Tensor, "b t d"],
-        scene: Scene = ALONE,
-        context: Float[Tensor, "b s d"] | None = None,
-        read: Int[Tensor, "b m"] | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """The projections divided among the heads, each ``[b h _ c]``; queries and keys are turned.
 
-        With ``read`` the scene is that of these positions.
-        """
-        if context is None and read is None:
-            q, k, v = self._in_heads(self.qkv(x), 2, scene.turn)
-            return q, k, v
-        q = self.queries(x if read is None else states_at(x, read), scene)
-        weight, bias = self.qkv.weight[self.asking :], self.qkv.bias
-        attended = F.linear(x if context is None else context, weight, None if bias is None else bias[self.asking :])
-        k, v = self._in_heads(attended, 1, scene.turned)
-        return q, k, v
+@dataclass(frozen=True, eq=False)
+class Source:
+    """An encoded source, which the layers of a decoder attend to.
 
-    def queries(self, x: Float[Tensor, "b t d"], scene: Scene = ALONE) -> Float[Tensor, "b h t c"]:
-        """The queries of a stream, turned, divided among the heads."""
-        bias = None if self.qkv.bias is None else self.qkv.bias[: self.asking]
-        asked = F.linear(x, self.qkv.weight[: self.asking], bias)
-        (q,) = in_heads(asked, 1, self.num_heads, scene.turn, turned=1)
-        return q
+    Attributes:
+        states: The last states of the encoder.
+        bias: What is added to the scores: minus infinity on padding, else nothing.
+        kept: Keys and values of each part that has read it, where a decoder goes on from step to step; None
+            where each step computes them.
+    """
 
-    def _in_heads(self, x: Float[Tensor, "b t _"], keys: int, turn: Rotation | None) -> tuple[Tensor, ...]:
-        """So many parts as wide as keys, turned, and the values behind them, all divided among the heads."""
-        if self.key_size == self.head_size:
-            return in_heads(x, keys + 1, self.num_heads, turn, turned=keys)
-        width = keys * self.asking
-        turned = in_heads(x[..., :width], keys, self.num_heads, turn, turned=keys)
-        return *turned, *in_heads(x[..., width:], 1, self.num_heads)
+    states: Float[Tensor, "b s d"]
+    bias: Float[Tensor, "b 1 1 s"]
+    kept: dict[int, tuple[Tensor, ...]] | None = None
 
-    def biased(
-        self, q: Float[Tensor, "b h t c"], scene: Scene
-    ) -> tuple[Float[Tensor, "b h t c"], Float[Tensor, "#b #h t s"] | None]:
-        """The queries as they meet the keys, and what is added to their scores."""
-        bias = None if scene.bias is None else scene.bias.to(q.dtype)
-        asking = q
-        if self.relation is not None:
-            asking, terms = self.relation(q, scene)
-            bias = terms if bias is None else terms + bias
-        if self.segments is not None:
-            terms = self.segments(q, scene)
-            bias = terms if bias is None else terms + bias
-        return asking, bias
+    @classmethod
+    def of(cls, states: Float[Tensor, "b s d"], real: Bool[Tensor, "b s"], *, keep: bool) -> "Source":
+        """The source of some states, of which some are padding; to keep for the steps that follow, or not."""
+        bias = states.new_zeros(real.shape).masked_fill(~real, float("-inf"))[:, None, None]
+        return cls(states, bias, {} if keep and not torch.is_grad_enabled() else None)
+
+    def rows(self, which: Int[Tensor, " k"]) -> "Source":
+        """The sources of some rows, in this order."""
+        kept = self.kept
+        if kept is not None:
+            kept = {name: tuple(part[which] for part in parts) for name, parts in kept.items()}
+        return Source(self.states[which], self.bias[which], kept)
 
 
 class CrossAttention(MultiHeadAttention):
@@ -422,7 +438,7 @@ class CrossAttention(MultiHeadAttention):
         if source.kept is not None and (kept := source.kept.get(id(self))) is not None:
             (k, v), q = kept, self.queries(x)
         else:
-            q, k, v = self.queries_keys_values(x, context=source.states)
+            q, k, v = self.queries_keys_values(x, attended=source.states)
             if source.kept is not None:
                 source.kept[id(self)] = k, v
         mixed = attend(q, k, v, source.bias.to(q.dtype), self.dropout if self.training else 0.0)

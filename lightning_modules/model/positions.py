@@ -1,4 +1,4 @@
-"""Position encodings: tables added to the embeddings, rotations of queries and keys, and biases of scores."""
+"""Position encodings: tables added to the embeddings, rotations of queries and keys, and biases of attention scores."""
 
 import math
 from dataclasses import dataclass, replace
@@ -6,61 +6,60 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lightning_modules import plugins
 from lightning_modules.batch import Direction
+from lightning_modules.model.layers import gather_rows
+
+_BASE = 10_000.0  # of the frequencies of sinusoids and rotations
 
 
-def states_at(x: Float[Tensor, "b t d"], read: Int[Tensor, "b m"]) -> Float[Tensor, "b m d"]:
-    """The states of a stream at flat positions; any state where there is none."""
-    return x.flatten(0, 1).index_select(0, read.flatten().clamp(min=0)).view(*read.shape, -1)
+def sinusoids(length: int, width: int) -> Float[Tensor, "t d"]:
+    """The fixed position table of Vaswani et al. (2017), section 3.5: sines in even, cosines in odd columns.
 
+    >>> sinusoids(2, 4)[0]
+    tensor([0., 1., 0., 1.])
+    """
 
-def states_back(x: Float[Tensor, "b m d"], read: Int[Tensor, "b m"], length: int) -> Float[Tensor, "b t d"]:
-    """A stream with these states at flat positions and NaN elsewhere, the inverse of `states_at`."""
-    rows, _, width = x.shape
-    nowhere = rows * length
-    stream = x.new_full((nowhere + 1, width), torch.nan)
-    stream.index_copy_(0, torch.where(read < 0, nowhere, read).flatten(), x.flatten(0, 1))
-    return stream[:nowhere].view(rows, length, width)
+    def arange(count: int) -> Float[Tensor, " t"]:
+        # torch's own imports its compiler on the meta device, a second's work
+        return torch.ones(count, dtype=torch.float64).cumsum(0) - 1
 
-
-def rows_at(table: Shaped[Tensor, "..."], read: Int[Tensor, "b m"]) -> Shaped[Tensor, "..."]:
-    """The rows of some flat positions in a table ``[#b #h t s]``, such as an attention bias: ``[b #h m s]``."""
-    _, h, length, s = table.shape
-    index = (read % length)[:, None, :, None].expand(-1, h, -1, s)
-    return table.expand(len(read), -1, -1, -1).gather(2, index)
-
-
-BASE = 10_000.0  # of the frequencies (section 3.3)
+    position = arange(length)[:, None]
+    rate = torch.exp(2 * arange(-(-width // 2)) * (-math.log(_BASE) / width))
+    table = torch.zeros(length, width, dtype=torch.float64)
+    table[:, 0::2] = torch.sin(position * rate)
+    table[:, 1::2] = torch.cos(position * rate[: width // 2])
+    return table.float()
 
 
 class Rotation(NamedTuple):
-    """What turns the vectors of a head at each position: ``x cos + other(x) sin``, see `rotate`.
+    """What rotates the vectors of a head at each position: ``x cos + other(x) sin``, see `rotate`.
 
-    As wide as a head, so that one product runs over contiguous memory; 1 and 0 in dimensions that are not turned.
+    As wide as a head, so that one product runs over contiguous memory; 1 and 0 in dimensions that are not rotated.
     """
 
     cos: Float[Tensor, "#b 1 t c"]
     sin: Float[Tensor, "#b 1 t c"]  # negative in the first of a pair
-    size: int  # dimensions that are turned
+    size: int  # dimensions that are rotated
 
-    def at(self, read: Int[Tensor, "b m"]) -> "Rotation":
+    def at(self, positions: Int[Tensor, "b m"]) -> "Rotation":
         """The rotation of flat positions."""
-        return Rotation(rows_at(self.cos, read), rows_at(self.sin, read), self.size)
+        return Rotation(gather_rows(self.cos, positions), gather_rows(self.sin, positions), self.size)
 
     def back(self) -> "Rotation":
         """The rotation by the opposite angles."""
         return self._replace(sin=-self.sin)
 
 
-def rotation(positions: Int[Tensor, "#b t"], size: int, head: int, dtype: torch.dtype, base: float = BASE) -> Rotation:
-    """The rotation at these positions: pair i of ``size / 2`` turns by ``position * base^(-2i / size)`` (equation 15).
+def rotation(positions: Int[Tensor, "#b t"], size: int, head: int, dtype: torch.dtype, base: float = _BASE) -> Rotation:
+    """Rotary positions: pair i of ``size / 2`` by ``position * base^(-2i / size)`` (Su et al. 2021, equation 15).
 
     Args:
-        size: Dimensions of a head that are turned; even.
+        size: Dimensions of a head that are rotated; even.
+        head: Width of a head.
         dtype: Precision of the cosines and sines, that of queries and keys; angles are computed in float64.
     """
     pair = torch.arange(0, size, 2, dtype=torch.float64, device=positions.device)
@@ -72,7 +71,7 @@ def rotation(positions: Int[Tensor, "#b t"], size: int, head: int, dtype: torch.
 
 
 def rotate(x: Float[Tensor, "*n b h t c"], by: Rotation) -> Float[Tensor, "*n b h t c"]:
-    """The vectors with their first dimensions turned, the others unchanged; without a gradient of its own.
+    """The vectors with their first dimensions rotated, the others unchanged; without a gradient of its own.
 
     Dimension i is paired with i + r, not with its neighbour as in equation 34: a permutation of the dimensions of a
     head, the same for queries and keys, which no dot product sees, and contiguous in memory.
@@ -89,54 +88,60 @@ class Distances:
     Attributes:
         each: All distances that there are, in descending steps of one. A clamped one represents those beyond it.
         size: Positions attended to.
-        place: Which of them a pair of positions has; None where both are numbered without gaps and end together.
-        beyond: The same of rows behind those of the positions that attend.
+        index: Which of them a pair of positions has; None where both are numbered without gaps and end together.
+        query_index: The same of the rows of a query stream, behind those of the positions.
     """
 
     each: Int[Tensor, " n"]
     size: int
-    place: Int[Tensor, "#b 1 t s"] | None = None
-    beyond: Int[Tensor, "b 1 m s"] | None = None
+    index: Int[Tensor, "#b 1 t s"] | None = None
+    query_index: Int[Tensor, "b 1 m s"] | None = None
 
     @classmethod
     def between(
-        cls, queries: Int[Tensor, "#b t"], attended: Int[Tensor, "#b s"], direction: Direction, clamp: int = 0
+        cls,
+        queries: Int[Tensor, "#b t"],
+        attended: Int[Tensor, "#b s"],
+        direction: Direction,
+        clamp: int = 0,
+        *,
+        consecutive: bool = False,
     ) -> "Distances":
-        """The distances of any positions.
+        """The distances of the positions that attend and those attended to.
 
         Args:
             queries: The positions that attend.
             attended: The positions attended to.
             direction: Of the model; one that reads to the right has no distance below 0, since it never attends there.
             clamp: The largest distance; farther ones count as this one. 0 means none.
+            consecutive: Whether both are numbered without gaps and end together.
         """
-        distance = queries[:, :, None] - attended[:, None, :]
-        if direction == "left_to_right":
-            distance = distance.clamp(min=0)
-        low, high = (int(bound) for bound in distance.aminmax())
-        return cls(_range(high, low, clamp, distance.device), attended.shape[1], (high - distance)[:, None])
+        rightward, index = direction == "left_to_right", None
+        if consecutive:
+            high, low = attended.shape[1] - 1, 0 if rightward else 1 - queries.shape[1]
+        else:
+            distance = queries[:, :, None] - attended[:, None, :]
+            distance = distance.clamp(min=0) if rightward else distance
+            low, high = (int(bound) for bound in distance.aminmax())
+            index = (high - distance)[:, None]
+        each = torch.arange(high, low - 1, -1, device=queries.device)
+        return cls(each.clamp(-clamp, clamp) if clamp else each, attended.shape[1], index)
 
-    @classmethod
-    def regular(cls, new: int, size: int, direction: Direction, clamp: int, device: torch.device) -> "Distances":
-        """The distances of the last ``new`` of ``size`` positions that are numbered without gaps."""
-        low = 0 if direction == "left_to_right" else 1 - new
-        return cls(_range(size - 1, low, clamp, device), size)
-
-    def at(self, read: Int[Tensor, "b m"], length: int) -> "Distances":
+    def at(self, positions: Int[Tensor, "b m"], length: int) -> "Distances":
         """The distances of flat positions, of ``length`` in a row."""
-        if self.beyond is None:
-            return replace(self, place=rows_at(self._places(length), read))
-        own = self._places(length - self.beyond.shape[2]).expand(len(self.beyond), -1, -1, -1)
-        return replace(self, place=rows_at(torch.cat([own, self.beyond], 2), read), beyond=None)
+        if self.query_index is None:
+            return replace(self, index=gather_rows(self._indices(length), positions))
+        own = self._indices(length - self.query_index.shape[2]).expand(len(self.query_index), -1, -1, -1)
+        index = gather_rows(torch.cat([own, self.query_index], 2), positions)
+        return replace(self, index=index, query_index=None)
 
-    def also_at(self, read: Int[Tensor, "b m"], length: int) -> "Distances":
+    def with_queries(self, positions: Int[Tensor, "b m"], length: int) -> "Distances":
         """These distances and, behind them, those of flat positions once more."""
-        return replace(self, beyond=rows_at(self._places(length), read))
+        return replace(self, query_index=gather_rows(self._indices(length), positions))
 
-    def _places(self, length: int) -> Int[Tensor, "#b 1 t s"]:
-        """Which distance each pair has."""
-        if self.place is not None:
-            return self.place
+    def _indices(self, length: int) -> Int[Tensor, "#b 1 t s"]:
+        if self.index is not None:
+            return self.index
         row = torch.arange(length, device=self.each.device)[:, None]
         column = torch.arange(self.size, device=self.each.device)
         return (length - 1 - row + column).clamp(max=len(self.each) - 1)[None, None]
@@ -146,20 +151,15 @@ class Distances:
 
         Where a direction hides a pair, any finite number is allowed.
         """
-        behind = 0 if self.beyond is None else self.beyond.shape[2]
-        own, more = terms.split([terms.shape[2] - behind, behind], 2)
-        picked = skewed(own, self.size) if self.place is None else _gathered(own, self.place)
-        return picked if self.beyond is None else torch.cat([picked, _gathered(more, self.beyond)], 2)
+        queries = 0 if self.query_index is None else self.query_index.shape[2]
+        own, more = terms.split([terms.shape[2] - queries, queries], 2)
+        picked = skewed(own, self.size) if self.index is None else _picked(own, self.index)
+        return picked if self.query_index is None else torch.cat([picked, _picked(more, self.query_index)], 2)
 
 
-def _gathered(terms: Float[Tensor, "b h t n"], place: Int[Tensor, "#b 1 t s"]) -> Float[Tensor, "b h t s"]:
+def _picked(terms: Float[Tensor, "b h t n"], index: Int[Tensor, "#b 1 t s"]) -> Float[Tensor, "b h t s"]:
     b, h, t, _ = terms.shape
-    return terms.gather(3, place.expand(b, h, t, -1))
-
-
-def _range(high: int, low: int, clamp: int, device: torch.device) -> Int[Tensor, " n"]:
-    each = torch.arange(high, low - 1, -1, device=device)
-    return each.clamp(-clamp, clamp) if clamp else each
+    return terms.gather(3, index.expand(b, h, t, -1))
 
 
 def skewed(x: Float[Tensor, "b h t n"], size: int) -> Float[Tensor, "b h t s"]:
@@ -171,43 +171,15 @@ def skewed(x: Float[Tensor, "b h t n"], size: int) -> Float[Tensor, "b h t s"]:
     return F.pad(x, (0, 1)).flatten(2)[..., t - 1 : t - 1 + t * n].unflatten(2, (t, n))[..., :size]
 
 
-def waves(distances: Int[Tensor, " n"], width: int, dtype: torch.dtype) -> Float[Tensor, "n d"]:
+def distance_sinusoids(distances: Int[Tensor, " n"], width: int, dtype: torch.dtype) -> Float[Tensor, "n d"]:
     """The sinusoids of distances: all sines, then all cosines (Transformer-XL's released code)."""
-    rates = 10_000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64, device=distances.device) / width)
+    rates = _BASE ** (-torch.arange(0, width, 2, dtype=torch.float64, device=distances.device) / width)
     angles = distances[:, None].double() * rates
     return torch.cat([angles.sin(), angles.cos()], 1)[:, :width].to(dtype)
 
 
-class QueryBiases(nn.Module):
-    """What is added to queries before they meet keys, u, and before they meet distances, v; of all layers or of one."""
-
-    def __init__(self, num_heads: int, head_size: int, *, with_v: bool) -> None:
-        super().__init__()
-        self.u = nn.Parameter(torch.empty(num_heads, 1, head_size))
-        self.v = nn.Parameter(torch.empty(num_heads, 1, head_size)) if with_v else None
-
-
-def sinusoids(length: int, width: int) -> Float[Tensor, "t d"]:
-    """The fixed position table of Vaswani et al. (2017), section 3.5: sines in even, cosines in odd columns.
-
-    >>> sinusoids(2, 4)[0]
-    tensor([0., 1., 0., 1.])
-    """
-    position = _counted(length)[:, None]
-    rate = torch.exp(2 * _counted(-(-width // 2)) * (-math.log(10_000.0) / width))
-    table = torch.zeros(length, width, dtype=torch.float64)
-    table[:, 0::2] = torch.sin(position * rate)
-    table[:, 1::2] = torch.cos(position * rate[: width // 2])
-    return table.float()
-
-
-def _counted(length: int) -> Float[Tensor, " t"]:
-    """0, 1, 2 ... as of ``arange``, which on the meta device imports torch's compiler, a second's work."""
-    return torch.ones(length, dtype=torch.float64).cumsum(0) - 1
-
-
 class PositionScheme(nn.Module):
-    """What attention itself knows of positions, the same in all layers. This one adds nothing and turns nothing.
+    """What attention itself knows of positions, the same in all layers. This one adds nothing and rotates nothing.
 
     Its weights are trained at the depth of the first layer. A linear layer or an embedding is drawn as all others.
 
@@ -279,7 +251,7 @@ class SidedLinearBias(LinearBias):
 class Rotary(PositionScheme):
     """`rotation`, whose frequencies may have another base."""
 
-    base = BASE
+    base = _BASE
 
     def __init__(self, settings: Any) -> None:
         super().__init__(settings)
@@ -290,14 +262,16 @@ class Rotary(PositionScheme):
         return rotation(place, self.size, self.width, dtype, self.base)
 
 
+TABLED = ("learned", "sinusoidal")  # added to the embeddings
+BY_DISTANCE = ("relative", "relative_learned")  # each layer reads the distances
 POSITIONS: dict[str, type[PositionScheme]] = plugins.parts(
     "POSITIONS",
     {
-        **dict.fromkeys(("learned", "sinusoidal"), PositionScheme),  # added to the embeddings
+        **dict.fromkeys(TABLED, PositionScheme),
         "linear_bias": LinearBias,
         "sided_linear_bias": SidedLinearBias,
         "rotary": Rotary,
-        **dict.fromkeys(("relative", "relative_learned", "none"), PositionScheme),  # the first two are of each layer
+        **dict.fromkeys((*BY_DISTANCE, "none"), PositionScheme),
     },
     PositionScheme,
 )

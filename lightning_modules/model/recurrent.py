@@ -31,14 +31,291 @@ from lightning_modules.batch import (
     Encoded,
     Example,
     Unsupported,
+    mapped,
 )
 from lightning_modules.config import knob, once
+from lightning_modules.model.cache import check_fit
 from lightning_modules.model.embeddings import CharacterEncoder, Embeddings, WordsByCharacters
 from lightning_modules.model.layers import Dropout, LockedDropout, drop
 from lightning_modules.model.settings import FIRST_SEES, LARGEST, SEGMENTS, Backbone, BackboneModule
 from lightning_modules.model.transformer import initialise
 
 State = tuple[Float[Tensor, "b d"], Float[Tensor, "b c"]]  # after a position: output and cells
+_REVERSED = {"left_to_right": (False,), "right_to_left": (True,), "two_way": (False, True)}  # of each stack
+_AWD_DROPOUTS = ("word_type_dropout", "input_dropout", "weight_dropout", "hidden_dropout", "output_dropout")
+
+
+class RecurrentSettings(Backbone):
+    """LSTM layers over embeddings. Defaults are those of Radford et al. (2018): one layer of 2,048 units.
+
+    The paper gives no other detail. Embeddings are the transformer's without positions, LayerNorm and dropout
+    included; a layer reads the layer below as it is, without projection, residual connection or LayerNorm.
+
+    The dropouts of AWD-LSTM come in the numbers of its released code: word types (``dropoute``), input (``dropouti``),
+    recurrent weights (``wdrop``), between layers (``dropouth``) and output (``dropout``). What is kept is divided by
+    1 - p. ``embedding_dropout`` and ``dropout`` are others, which drop single entries.
+    """
+
+    num_layers: int = knob(1, "Number of layers L. With two stacks, of both together.", ge=1, le=LARGEST["num_layers"])
+    hidden_size: int = knob(2048, "Units d of a layer, in one direction.", ge=1, le=LARGEST["hidden_size"])
+    embedding_size: int | None = knob(
+        768,
+        "Width e of the embedding tables, which the first layer reads. By default hidden_size.",
+        ge=1,
+        le=LARGEST["embedding_size"],
+    )
+    direction: Literal["left_to_right", "right_to_left", "two_way"] = knob(
+        "left_to_right",
+        "Direction in which rows are read: two_way is one stack per direction, each with half of the layers, whose "
+        "states are concatenated (ELMo).",
+    )
+    output_size: int | None = knob(
+        None,
+        "Units of the last layer of a stack, whose states heads read: 400 over layers of 1,150 in AWD-LSTM. By default "
+        "hidden_size.",
+        neutral=None,
+        ge=1,
+        le=LARGEST["hidden_size"],
+    )
+    residual: bool = knob(
+        False, "Add what a layer reads to its output, from the second layer on (ELMo).", neutral=False
+    )
+    cell_size: int | None = knob(
+        None,
+        "Cells of a layer, whose outputs are projected to its units: 4,096 over 512 in ELMo. By default that of its "
+        "units, which are not projected.",
+        neutral=None,
+        ge=1,
+        le=LARGEST["hidden_size"],
+    )
+    cell_clip: float = knob(
+        0.0, "Projected layers: largest absolute value of a cell (3 in ELMo). No limit with 0.", neutral=0.0, ge=0
+    )
+    projection_clip: float = knob(
+        0.0, "Projected layers: largest absolute value of a unit (3 in ELMo). No limit with 0.", neutral=0.0, ge=0
+    )
+    characters: CharacterEncoder | None = knob(
+        None,
+        "Words are read by their characters, and projected to embedding_size. There is no table of pieces (ELMo). All "
+        "pieces of a word have its states.",
+        neutral=None,
+    )
+    segment_types: int = knob(
+        0, "Rows of the segment embedding table. No table with 0.", neutral=0, ge=0, le=LARGEST["segment_types"]
+    )
+    embedding_dropout: float = knob(0.1, "Dropout on the summed, normalised embeddings.", ge=0, lt=1)
+    dropout: float = knob(0.1, "Dropout on the output of each layer.", ge=0, lt=1)
+    word_type_dropout: float = knob(
+        0.0,
+        "Dropout of whole rows of the word table as it is read: a dropped word is zero at all its places in a batch. "
+        "The output layer reads all rows.",
+        neutral=0.0,
+        ge=0,
+        lt=1,
+    )
+    input_dropout: float = knob(
+        0.0, "Dropout on the input of the first layer, the same at all positions of a row.", neutral=0.0, ge=0, lt=1
+    )
+    weight_dropout: float = knob(
+        0.0, "Dropout of recurrent weights, one mask for each layer and batch (DropConnect).", neutral=0.0, ge=0, lt=1
+    )
+    hidden_dropout: float = knob(
+        0.0, "Dropout between layers, the same at all positions of a row.", neutral=0.0, ge=0, lt=1
+    )
+    output_dropout: float = knob(
+        0.0,
+        "Dropout on the states that heads read, the same at all positions of a row. The layers that are returned are "
+        "without.",
+        neutral=0.0,
+        ge=0,
+        lt=1,
+    )
+    embedding_norm: bool = knob(True, "LayerNorm on the summed embeddings.", neutral=True)
+    norm_eps: float = knob(1e-5, "Epsilon of the embeddings' LayerNorm.", gt=0)
+    init_std: float = knob(
+        0.02,
+        "Standard deviation of the initial embeddings. Recurrent weights are uniform within hidden_size ** -0.5, and "
+        "the bias of forget gates is 1.",
+        gt=0,
+    )
+    init: Literal["truncated_normal", "normal", "uniform"] = knob(
+        "normal",
+        "Initialisation of the embeddings. A truncated_normal is cut at two standard deviations. A uniform one has the "
+        "same standard deviation.",
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.num_layers % self.stacks:
+            raise ValueError(f"direction two_way needs an even number of layers, not num_layers {self.num_layers}")
+        if self.residual and self.depth > 1 and self.sizes[-1] != self.hidden_size:
+            raise ValueError(
+                f"residual adds {self.hidden_size} units to the output_size {self.output_size} of the last layer: set "
+                "output_size to null, or residual to false"
+            )
+        if self.cell_size is not None and self.cell_size <= max(self.sizes):
+            raise ValueError(
+                f"cell_size {self.cell_size} is projected to {max(self.sizes)} units, which must be fewer: raise it, "
+                "or set it to null"
+            )
+        for name in ("cell_clip", "projection_clip"):
+            if self.get(name) and self.cell_size is None:
+                raise ValueError(
+                    f"{name} {self.get(name):g} is of projected layers: set cell_size above {max(self.sizes)}, or "
+                    f"{name} to 0"
+                )
+        for name in ("segment_types", "word_type_dropout"):
+            if self.characters is not None and self.get(name):
+                raise ValueError(
+                    f"{name} {self.get(name):g} is of a table, and characters make words without one: set {name} to "
+                    "0, or characters to null"
+                )
+        return self
+
+    @once
+    def resolved(self) -> Self:
+        """The settings with the width of the tables filled in, and what only several layers have neutral for one."""
+        full: dict[str, Any] = {"embedding_size": self.table_width}
+        if self.output_size == self.hidden_size:
+            full["output_size"] = None
+        if self.depth == 1:
+            full |= {"hidden_dropout": 0.0, "residual": False}
+        return self.model_copy(update=full)
+
+    @property
+    def dropouts(self) -> tuple[str, ...]:
+        """The rates that drop single entries, and those of AWD-LSTM that are in use."""
+        return ("embedding_dropout", "dropout", *(name for name in _AWD_DROPOUTS if getattr(self, name)))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Units of each layer of a stack."""
+        return (*[self.hidden_size] * (self.depth - 1), self.output_size or self.hidden_size)
+
+    @property
+    def width(self) -> int:
+        """See `Backbone.width`."""
+        return self.stacks * self.sizes[-1]
+
+    def layer_width(self, layer: int) -> int:
+        """See `Backbone.layer_width`; layers may have several widths."""
+        return self.stacks * self.sizes[layer - 1] if layer else self.embedded_width
+
+    @property
+    def embedded_width(self) -> int:
+        """Width of ``Encoded.layers[0]``: that of the tables; of two stacks it holds the embeddings twice (ELMo)."""
+        return self.stacks * self.table_width
+
+    @property
+    def supports(self) -> frozenset[str]:
+        """See `Backbone.supports`; without a segment table all segments are alike."""
+        optional = {
+            FIRST_SEES: self.direction != "left_to_right",
+            WORD_TABLE: self.characters is None,
+            WIDE_TABLE: self.characters is None and self.table_width == self.sizes[-1],
+            CHARACTERS: self.characters is not None,
+        }
+        has = (name for name, holds in optional.items() if holds)
+        return frozenset({f"direction {self.direction}", SEGMENTS, RECURRENT_STATES, *has})
+
+    @property
+    def described(self) -> str:
+        """Layers, units and direction."""
+        layers = f"{self.num_layers} LSTM layer{'s' * (self.num_layers > 1)} of {self.hidden_size} units"
+        layers += f" over {self.cell_size} cells" * (self.cell_size is not None)
+        layers += " and characters" * (self.characters is not None)
+        last = f", the last one of {self.output_size}" if self.output_size else ""
+        return f"{layers}{last}, direction `{self.direction}`"
+
+    def check_warm_start(self, depths: Sequence[int]) -> None:
+        """See `Backbone.check_warm_start`: layers of a recurrence have different shapes."""
+        if depths:
+            kind = self.get("kind")
+            raise ValueError(f"training.warm_start repeats the layers of a transformer, and model.kind is {kind}")
+
+    def flops_per_sequence(self, length: int, queries: float = 0.0, memory: int | None = None) -> float:
+        """See `Backbone.flops_per_sequence`; it has no query stream and attends to no memory.
+
+        With characters as if each piece were a word, and each word of a batch another one.
+        """
+        products = 0
+        for read, size in itertools.pairwise((self.table_width, *self.sizes)):
+            cells = self.cell_size or size
+            products += 4 * cells * (read + size) + cells * size * (self.cell_size is not None)
+        spelt = 0.0 if self.characters is None else self.characters.flops(self.table_width)
+        return float(length * (self.stacks * 2 * products + spelt))
+
+
+class Recurrent(RecurrentSettings):
+    """A recurrent encoder, or a language model that reads from one side."""
+
+    kind: Literal["lstm"] = knob("lstm", "")
+
+    def build(self, vocab_size: int) -> "RecurrentEncoder":
+        """The encoder, initialised from torch's current generator."""
+        return RecurrentEncoder(self, vocab_size)
+
+
+class LSTMLayer(nn.LSTM):
+    """One layer in one direction. It computes in the precision of its weights, even under autocast.
+
+    While it trains, a share of its recurrent weights is zero, the same ones at all positions and in all rows of a batch
+    (Wan et al. 2013; Merity et al. 2018, section 2). The first position has no state behind it, so that none of this
+    reaches it. The gradient reaches the weights themselves, which stay parameters of the layer.
+
+    Args:
+        cells: Cells, if its units are projections of them.
+    """
+
+    spared = ("bias_ih_l0", "bias_hh_l0")  # without weight decay
+
+    def __init__(self, inputs: int, size: int, weight_dropout: float = 0.0, cells: int | None = None) -> None:
+        super().__init__(inputs, cells or size, batch_first=True, proj_size=size if cells else 0)
+        self.weight_dropout = weight_dropout
+
+    def reset_parameters(self) -> None:
+        """As torch, but for biases: 1 for forget gates (Gers et al. 2000; Jozefowicz et al. 2015), else 0."""
+        for name, parameter in self.named_parameters():
+            if name in self.spared:
+                nn.init.zeros_(parameter)
+            else:
+                nn.init.uniform_(parameter, -(self.hidden_size**-0.5), self.hidden_size**-0.5)
+        with torch.no_grad():
+            _, forget, _, _ = self.get_parameter("bias_ih_l0").chunk(4)  # gates: input, forget, cell, output
+            forget.fill_(1.0)
+
+    def states(
+        self, x: Float[Tensor, "b t k"], before: State | None = None, sizes: Int[Tensor, " b"] | None = None
+    ) -> tuple[Float[Tensor, "b t d"], State]:
+        """The output after each position, and the state after the last one of each row.
+
+        Args:
+            before: The state before the first position; by default zeros.
+            sizes: The positions of each row that it reads, the first ones; by default all.
+        """
+        with torch.autocast(x.device.type, enabled=False):
+            x = x.to(self.get_parameter("weight_ih_l0").dtype)
+            begin = None if before is None else tuple(part[None] for part in before)
+            if begin is None or sizes is None:
+                states, (output, cells) = self._read(x, begin)
+                return states, (output[0], cells[0])
+            packed = pack_padded_sequence(x, sizes.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
+            states, after = self._read(packed, begin)
+            read = (sizes > 0)[:, None]
+            output, cells = (torch.where(read, new[0], old[0]) for new, old in zip(after, begin, strict=True))
+            return pad_packed_sequence(states, batch_first=True, total_length=x.shape[1])[0], (output, cells)
+
+    def _read(self, x: Any, begin: Any) -> Any:
+        """What torch's layer makes of rows or packed rows, with some of the recurrent weights zero in training."""
+        with warnings.catch_warnings():
+            if self.proj_size:
+                warnings.filterwarnings("ignore", "LSTM with projections is not supported with oneDNN")
+            if not (self.training and self.weight_dropout):
+                return self(x, begin)
+            # cuDNN copies weights that do not lie together, as these cannot
+            warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
+            some = drop(self.get_parameter("weight_hh_l0"), self.weight_dropout)
+            return functional_call(self, {"weight_hh_l0": some}, (x, begin))
 
 
 class ProjectedLSTM(nn.Module):
@@ -176,6 +453,203 @@ class _Recurrence(torch.autograd.Function):
 _by_sigmoid, _by_tanh = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward
 
 
+@dataclass(frozen=True)
+class StackStates:
+    """The states of all layers of each stack, which the next batch is read from, whatever its text."""
+
+    stacks: tuple[Sequence[State], ...]
+
+
+class RecurrentEncoder(BackboneModule):
+    """Embeddings and LSTM layers over them; every layer's output is returned, zeros on padding.
+
+    Each row starts from states of zero, or from those after what it goes on from. Padding is read by no layer, so what
+    is on it changes nothing, wherever it is.
+    """
+
+    numbered = False
+
+    def __init__(self, settings: RecurrentSettings, vocab_size: int) -> None:
+        super().__init__()
+        self.settings, self.direction, self.supports = settings, settings.direction, settings.supports
+        self.carries = settings.direction == "left_to_right"
+        characters, width = settings.characters, settings.table_width
+        self.embeddings = Embeddings(
+            WordsByCharacters(characters, width) if characters else nn.Embedding(vocab_size, width),
+            width,
+            segment_types=settings.segment_types,
+            norm_eps=settings.norm_eps if settings.embedding_norm else None,
+            dropout=settings.embedding_dropout,
+            word_type_dropout=settings.word_type_dropout,
+        )
+        widths = list(itertools.pairwise((width, *settings.sizes)))
+        self.stacks = nn.ModuleList(
+            nn.ModuleList(_layer(settings, read, size) for read, size in widths) for _ in range(settings.stacks)
+        )
+        self.dropout = Dropout(settings.dropout)
+        self.input_dropout = LockedDropout(settings.input_dropout)
+        self.hidden_dropout = LockedDropout(settings.hidden_dropout)
+        self.output_dropout = LockedDropout(settings.output_dropout)
+        if characters is None:
+            self.embeddings.apply(lambda module: initialise(module, settings.init, settings.init_std))
+
+    def forward(self, example: Example, carry: Any = None) -> Encoded:
+        """Encodes a batch, by itself or as what follows a carry: the states of each layer, without gradient.
+
+        Raises:
+            Unsupported: For a visibility and positions that a recurrence cannot obey, and for a carry that does not fit
+                or where rows are not read from the left.
+        """
+        example.check_readable(self.supports)
+        self._check_visible(example)
+        x, real, places = self._inputs(example)
+        if isinstance(carry, StackStates):
+            before = carry.stacks
+        elif carry is None:
+            before = [[None] * self.settings.depth] * len(self.stacks)
+        else:
+            before = [self._states(carry, len(real), real.device)]
+        layers, after = self.encode(x, real, before, ends=carry is not None)
+        layers = [_in_order(layer, places) for layer in layers]
+        if places is not None:
+            layers = [layer * example.inputs.real[:, :, None] for layer in layers]
+        ends = tuple(detached(states) for states in after)
+        kept = StackStates(ends) if isinstance(carry, StackStates) else None if carry is None else ends[0]
+        return Encoded(layers=layers, last=self.output_dropout(layers[-1]), table=self.table, carry=kept)
+
+    def encode(
+        self,
+        x: Float[Tensor, "b t e"],
+        real: Bool[Tensor, "b t"],
+        before: Sequence[Sequence[State | None]],
+        *,
+        ends: bool,
+    ) -> tuple[list[Tensor], list[list[State]]]:
+        """The layers over what the first one reads, and for each stack the state of each layer after the rows.
+
+        Args:
+            real: Which of it is no padding.
+            before: For each stack the state of each layer before the rows; zeros with None.
+            ends: Whether the states are those after the last position that is no padding. Then there is no None.
+        """
+        sizes = None if not ends or bool(real.all()) else real.sum(1)
+        stacks, after = [], []
+        for stack, is_reversed, states in zip(self.stacks, _REVERSED[self.direction], before, strict=True):
+            order = _order(real, is_reversed)
+            back = None if order is None else order.argsort(1)
+            layers, last = [x], []
+            for number, (layer, state) in enumerate(zip(stack.children(), states, strict=True)):
+                assert isinstance(layer, (LSTMLayer, ProjectedLSTM))
+                read = self.hidden_dropout(layers[-1]) if number else x
+                output, end = layer.states(_in_order(read, order), state, sizes)
+                output = self.dropout(_in_order(output, back) * real[:, :, None])
+                layers.append(output + read if number and self.settings.residual else output)
+                last.append(end)
+            stacks.append(layers)
+            after.append(last)
+        return [torch.cat(both, -1) for both in zip(*stacks, strict=True)], after
+
+    def _inputs(
+        self, example: Example
+    ) -> tuple[Float[Tensor, "b s e"], Bool[Tensor, "b s"], Int[Tensor, "b t"] | None]:
+        """What the first layer reads, which of it is no padding, and where the state of each position is in it.
+
+        These are all positions, or with characters the words of each row one after the other, whose pieces have the
+        state of their word; None for all positions.
+        """
+        tokens, words = example.inputs, self.embeddings.word
+        if not isinstance(words, WordsByCharacters):
+            return self.input_dropout(self.embeddings(tokens)), tokens.real, None
+        if tokens.characters is None:
+            raise Unsupported("an LSTM with model.characters reads words by their characters, and the batch has none")
+        begins = tokens.characters.words >= 0
+        most = max(1, int(begins.sum(1).max()))
+        order = begins.int().argsort(dim=1, descending=True, stable=True)[:, :most]
+        x = words.of(tokens.characters.words.gather(1, order), tokens.characters.spelt)
+        x = self.input_dropout(self.embeddings.placed(x, {}, None))
+        return x, begins.gather(1, order), (begins.long().cumsum(1) - 1).clamp(min=0)
+
+    def begin(self, rows: int, device: torch.device | str | None = None) -> tuple[State, ...] | None:
+        """States of zero for each layer; None unless it reads from left to right."""
+        return self.zeros(rows, device) if self.carries else None
+
+    def zeros(self, rows: int, device: torch.device | str | None) -> tuple[State, ...]:
+        """States of zero for each layer of a stack."""
+        like, cells = next(self.stacks.parameters()), self.settings.cell_size
+        return tuple(
+            (like.new_zeros(rows, size, device=device), like.new_zeros(rows, cells or size, device=device))
+            for size in self.settings.sizes
+        )
+
+    def states_after(self, carry: StackStates | None, rows: int, device: torch.device) -> StackStates:
+        """What the next batch is read from if rows are not read by themselves: the states after the batch before.
+
+        The released code of ELMo reads like this, in both directions, whatever the text. A batch of fewer rows takes
+        the first ones.
+
+        Args:
+            carry: The states after the batch before; zeros by default.
+        """
+        if carry is None or len(carry.stacks[0][0][0]) < rows:
+            return StackStates(tuple(self.zeros(rows, device) for _ in self.stacks))
+        return mapped(carry, lambda states: states[:rows])
+
+    def _states(self, carry: Any, rows: int, device: torch.device) -> Sequence[State]:
+        """The states before a batch, of each layer."""
+        empty = self.begin(rows, device)
+        if empty is None:
+            raise Unsupported(f"an LSTM with direction '{self.direction}' has no carry: what it read changes with more")
+        if carry == BEGIN:
+            return empty
+        check_fit("carry", (len(carry[0][0]), len(carry)), (rows, len(empty)))
+        return carry
+
+    def _check_visible(self, example: Example) -> None:
+        """Refuses what a recurrence would ignore: it sees all positions on its side, and no others."""
+        visible = example.visible
+        wrong = {
+            "that hides single positions": visible.pairs is not None,
+            "that hides what follows a position": visible.causal and self.direction != "left_to_right",
+            "that hides what precedes a position": visible.anticausal and self.direction != "right_to_left",
+        }
+        if any(wrong.values()):
+            listed = " or ".join(text for text, is_wrong in wrong.items() if is_wrong)
+            raise Unsupported(f"an LSTM that reads {self.direction} cannot obey a visibility {listed}")
+        if example.inputs.positions is not None:
+            raise Unsupported("an LSTM has no table of positions, and the batch numbers its positions")
+
+    def depth(self, name: str) -> int:
+        """The depth of a parameter; see `BackboneModule.depth`."""
+        if name.startswith("stacks."):
+            return int(name.split(".")[2]) + 1
+        return 0 if name.startswith("embeddings.") else self.settings.depth + 1
+
+
+def _layer(settings: RecurrentSettings, read: int, size: int) -> LSTMLayer | ProjectedLSTM:
+    """A layer that reads so many units and has so many; one that is clipped leaves torch's kernel."""
+    clips = settings.cell_clip, settings.projection_clip
+    if settings.cell_size is None or not any(clips):
+        return LSTMLayer(read, size, settings.weight_dropout, settings.cell_size)
+    return ProjectedLSTM(read, settings.cell_size, size, *clips, settings.weight_dropout)
+
+
+def detached(states: Sequence[State]) -> tuple[State, ...]:
+    """The states of layers as a carry, without gradient."""
+    return tuple((output.detach(), cells.detach()) for output, cells in states)
+
+
+def _order(real: Bool[Tensor, "b t"], is_reversed: bool) -> Int[Tensor, "b t"] | None:
+    """The position to read at each step, padding last. None where that is the order in which they are."""
+    steps = torch.arange(real.shape[1], device=real.device)
+    if not is_reversed and not bool((real[:, 1:] & ~real[:, :-1]).any()):
+        return None
+    return torch.where(real, -steps if is_reversed else steps, len(steps) + steps).argsort(1)
+
+
+def _in_order(x: Float[Tensor, "b t k"], order: Int[Tensor, "b t"] | None) -> Float[Tensor, "b t k"]:
+    return x if order is None else x.gather(1, order[:, :, None].expand(-1, -1, x.shape[2]))
+
+
 class BiLSTM(nn.Module):
     """Layers of two LSTMs each, one per direction; every layer reads both directions of the one below.
 
@@ -227,498 +701,3 @@ class BiLSTMOnTop(nn.Module):
     def forward(self, example: Example) -> Encoded:
         encoded = self.encoder(example)
         return replace(encoded, last=self.bilstm(encoded.last, example.inputs.real))
-
-
-_WAYS = {"left_to_right": (False,), "right_to_left": (True,), "two_way": (False, True)}  # is a stack's row reversed?
-
-
-class RecurrentSettings(Backbone):
-    """LSTM layers over embeddings. Defaults are those of Radford et al. (2018): one layer of 2,048 units.
-
-    The paper gives no other detail. Embeddings are the transformer's without positions, LayerNorm and dropout
-    included; a layer reads the layer below as it is, without projection, residual connection or LayerNorm.
-
-    The dropouts of AWD-LSTM come in the numbers of its released code: word types (``dropoute``), input (``dropouti``),
-    recurrent weights (``wdrop``), between layers (``dropouth``) and output (``dropout``). What is kept is divided by
-    1 - p. ``embedding_dropout`` and ``dropout`` are others, which drop single entries.
-    """
-
-    num_layers: int = knob(1, "Number of layers L. With two stacks, of both together.", ge=1, le=LARGEST["num_layers"])
-    hidden_size: int = knob(2048, "Units d of a layer, in one direction.", ge=1, le=LARGEST["hidden_size"])
-    embedding_size: int | None = knob(
-        768,
-        "Width e of the embedding tables, which the first layer reads. By default hidden_size.",
-        ge=1,
-        le=LARGEST["embedding_size"],
-    )
-    direction: Literal["left_to_right", "right_to_left", "two_way"] = knob(
-        "left_to_right",
-        "Direction in which rows are read: two_way is one stack per direction, each with half of the layers, whose "
-        "states are concatenated (ELMo).",
-    )
-    output_size: int | None = knob(
-        None,
-        "Units of the last layer of a stack, whose states heads read: 400 over layers of 1,150 in AWD-LSTM. By default "
-        "hidden_size.",
-        neutral=None,
-        ge=1,
-        le=LARGEST["hidden_size"],
-    )
-    residual: bool = knob(
-        False, "Add what a layer reads to its output, from the second layer on (ELMo).", neutral=False
-    )
-    cell_size: int | None = knob(
-        None,
-        "Cells of a layer, whose outputs are projected to its units: 4,096 over 512 in ELMo. By default that of its "
-        "units, which are not projected.",
-        neutral=None,
-        ge=1,
-        le=LARGEST["hidden_size"],
-    )
-    cell_clip: float = knob(
-        0.0, "Projected layers: largest absolute value of a cell (3 in ELMo). No limit with 0.", neutral=0.0, ge=0
-    )
-    projection_clip: float = knob(
-        0.0, "Projected layers: largest absolute value of a unit (3 in ELMo). No limit with 0.", neutral=0.0, ge=0
-    )
-    characters: CharacterEncoder | None = knob(
-        None,
-        "Words are read by their characters, and projected to embedding_size. There is no table of pieces (ELMo). All "
-        "pieces of a word have its states.",
-        neutral=None,
-    )
-    segment_types: int = knob(
-        0, "Rows of the segment embedding table. No table with 0.", neutral=0, ge=0, le=LARGEST["segment_types"]
-    )
-    embedding_dropout: float = knob(0.1, "Dropout on the summed, normalised embeddings.", ge=0, lt=1)
-    dropout: float = knob(0.1, "Dropout on the output of each layer.", ge=0, lt=1)
-    word_type_dropout: float = knob(
-        0.0,
-        "Dropout of whole rows of the word table as it is read: a dropped word is zero at all its places in a batch. "
-        "The output layer reads all rows.",
-        neutral=0.0,
-        ge=0,
-        lt=1,
-    )
-    input_dropout: float = knob(
-        0.0, "Dropout on the input of the first layer, the same at all positions of a row.", neutral=0.0, ge=0, lt=1
-    )
-    weight_dropout: float = knob(
-        0.0, "Dropout of recurrent weights, one mask for each layer and batch (DropConnect).", neutral=0.0, ge=0, lt=1
-    )
-    hidden_dropout: float = knob(
-        0.0, "Dropout between layers, the same at all positions of a row.", neutral=0.0, ge=0, lt=1
-    )
-    output_dropout: float = knob(
-        0.0,
-        "Dropout on the states that heads read, the same at all positions of a row. The layers that are returned are "
-        "without.",
-        neutral=0.0,
-        ge=0,
-        lt=1,
-    )
-    embedding_norm: bool = knob(True, "LayerNorm on the summed embeddings.", neutral=True)
-    norm_eps: float = knob(1e-5, "Epsilon of the embeddings' LayerNorm.", gt=0)
-    init_std: float = knob(
-        0.02,
-        "Standard deviation of the initial embeddings. Recurrent weights are uniform within hidden_size ** -0.5, and "
-        "the bias of forget gates is 1.",
-        gt=0,
-    )
-    init: Literal["truncated_normal", "normal", "uniform"] = knob(
-        "normal",
-        "Initialisation of the embeddings. A truncated_normal is cut at two standard deviations. A uniform one has the "
-        "same standard deviation.",
-    )
-
-    @model_validator(mode="after")
-    def _stacks_divide(self) -> Self:
-        if self.num_layers % self.stacks:
-            raise ValueError(f"direction two_way needs an even number of layers, not num_layers {self.num_layers}")
-        return self
-
-    @model_validator(mode="after")
-    def _what_is_added_is_as_wide(self) -> Self:
-        if self.residual and self.depth > 1 and self.sizes[-1] != self.hidden_size:
-            raise ValueError(
-                f"residual adds {self.hidden_size} units to the output_size {self.output_size} of the last layer: set "
-                "output_size to null, or residual to false"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _clips_are_of_projected_layers(self) -> Self:
-        if self.cell_size is not None and self.cell_size <= max(self.sizes):
-            raise ValueError(
-                f"cell_size {self.cell_size} is projected to {max(self.sizes)} units, which must be fewer: raise it, "
-                "or set it to null"
-            )
-        for name in ("cell_clip", "projection_clip"):
-            if self.get(name) and self.cell_size is None:
-                raise ValueError(
-                    f"{name} {self.get(name):g} is of projected layers: set cell_size above {max(self.sizes)}, or "
-                    f"{name} to 0"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _characters_are_no_table(self) -> Self:
-        for name in ("segment_types", "word_type_dropout"):
-            if self.characters is not None and self.get(name):
-                raise ValueError(
-                    f"{name} {self.get(name):g} is of a table, and characters make words without one: set {name} to "
-                    "0, or characters to null"
-                )
-        return self
-
-    @once
-    def resolved(self) -> Self:
-        """The settings with the width of the tables filled in, and what only several layers have neutral for one."""
-        full: dict[str, Any] = {"embedding_size": self.table_width}
-        if self.output_size == self.hidden_size:
-            full["output_size"] = None
-        if self.depth == 1:
-            full |= {"hidden_dropout": 0.0, "residual": False}
-        return self.model_copy(update=full)
-
-    @property
-    def dropouts(self) -> tuple[str, ...]:
-        """The rates that drop single entries, and those of AWD-LSTM that are in use."""
-        used = (name for name in _AWD_DROPOUTS if getattr(self, name))
-        return ("embedding_dropout", "dropout", *used)
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Units of each layer of a stack."""
-        return (*[self.hidden_size] * (self.depth - 1), self.output_size or self.hidden_size)
-
-    @property
-    def width(self) -> int:
-        """Width of the states that heads read: that of one stack, or of two concatenated."""
-        return self.stacks * self.sizes[-1]
-
-    def layer_width(self, layer: int) -> int:
-        """See `Backbone.layer_width`; layers may have several widths."""
-        return self.stacks * self.sizes[layer - 1] if layer else self.embedded_width
-
-    @property
-    def embedded_width(self) -> int:
-        """Width of ``Encoded.layers[0]``: that of the tables; of two stacks it holds the embeddings twice (ELMo)."""
-        return self.stacks * self.table_width
-
-    @property
-    def longest(self) -> int:
-        """0: a recurrence has no longest sequence."""
-        return 0
-
-    @property
-    def supports(self) -> frozenset[str]:
-        """What objectives and input formats may ask for; without a segment table all segments are alike."""
-        first = frozenset() if self.direction == "left_to_right" else frozenset({FIRST_SEES})
-        wide = frozenset({WIDE_TABLE}) if self.table_width == self.sizes[-1] else frozenset()
-        read = frozenset({WORD_TABLE}) | wide if self.characters is None else frozenset({CHARACTERS})
-        return first | read | {f"direction {self.direction}", SEGMENTS, RECURRENT_STATES}
-
-    @property
-    def described(self) -> str:
-        """Layers, units and direction."""
-        layers = f"{self.num_layers} LSTM layer{'s' * (self.num_layers > 1)} of {self.hidden_size} units"
-        layers += f" over {self.cell_size} cells" * (self.cell_size is not None)
-        layers += " and characters" * (self.characters is not None)
-        last = f", the last one of {self.output_size}" if self.output_size else ""
-        return f"{layers}{last}, direction `{self.direction}`"
-
-    def check_warm_start(self, depths: Sequence[int]) -> None:
-        """See `Backbone.check_warm_start`: layers of a recurrence have different shapes."""
-        if depths:
-            kind = self.get("kind")
-            raise ValueError(f"training.warm_start repeats the layers of a transformer, and model.kind is {kind}")
-
-    def flops_per_sequence(self, length: int, queries: float = 0.0, memory: int | None = None) -> float:
-        """See `Backbone.flops_per_sequence`; it has no query stream and attends to no memory.
-
-        With characters as if each piece were a word, and each word of a batch another one.
-        """
-        products = 0
-        for read, size in itertools.pairwise((self.table_width, *self.sizes)):
-            cells = self.cell_size or size
-            products += 4 * cells * (read + size) + cells * size * (self.cell_size is not None)
-        spelt = 0.0 if self.characters is None else self.characters.flops(self.table_width)
-        return float(length * (self.stacks * 2 * products + spelt))
-
-
-class Recurrent(RecurrentSettings):
-    """A recurrent encoder, or a language model that reads from one side."""
-
-    kind: Literal["lstm"] = knob("lstm", "")
-
-    def build(self, vocab_size: int) -> "RecurrentEncoder":
-        """The encoder, initialised from torch's current generator."""
-        return RecurrentEncoder(self, vocab_size)
-
-
-@dataclass(frozen=True)
-class StackStates:
-    """The states of all layers of each stack, which the next batch is read from, whatever its text."""
-
-    stacks: tuple[Sequence[State], ...]
-
-
-_AWD_DROPOUTS = ("word_type_dropout", "input_dropout", "weight_dropout", "hidden_dropout", "output_dropout")
-
-
-class _Layer(nn.LSTM):
-    """One layer in one direction. It computes in the precision of its weights, even under autocast.
-
-    While it trains, a share of its recurrent weights is zero, the same ones at all positions and in all rows of a batch
-    (Wan et al. 2013; Merity et al. 2018, section 2). The first position has no state behind it, so that none of this
-    reaches it. The gradient reaches the weights themselves, which stay parameters of the layer.
-
-    Args:
-        cells: Cells, if its units are projections of them.
-    """
-
-    spared = ("bias_ih_l0", "bias_hh_l0")  # without weight decay
-
-    def __init__(self, inputs: int, size: int, weight_dropout: float = 0.0, cells: int | None = None) -> None:
-        super().__init__(inputs, cells or size, batch_first=True, proj_size=size if cells else 0)
-        self.weight_dropout = weight_dropout
-
-    def reset_parameters(self) -> None:
-        """As torch, but for biases: 1 for forget gates (Gers et al. 2000; Jozefowicz et al. 2015), else 0."""
-        for name, parameter in self.named_parameters():
-            if name in self.spared:
-                nn.init.zeros_(parameter)
-            else:
-                nn.init.uniform_(parameter, -(self.hidden_size**-0.5), self.hidden_size**-0.5)
-        with torch.no_grad():
-            _, forget, _, _ = self.get_parameter("bias_ih_l0").chunk(4)  # gates: input, forget, cell, output
-            forget.fill_(1.0)
-
-    def states(
-        self, x: Float[Tensor, "b t k"], before: State | None = None, sizes: Int[Tensor, " b"] | None = None
-    ) -> tuple[Float[Tensor, "b t d"], State]:
-        """The output after each position, and the state after the last one of each row.
-
-        Args:
-            before: The state before the first position; by default zeros.
-            sizes: The positions of each row that it reads, the first ones; by default all.
-        """
-        with torch.autocast(x.device.type, enabled=False):
-            x = x.to(self.get_parameter("weight_ih_l0").dtype)
-            begin = None if before is None else tuple(part[None] for part in before)
-            if begin is None or sizes is None:
-                states, (output, cells) = self._read(x, begin)
-                return states, (output[0], cells[0])
-            packed = pack_padded_sequence(x, sizes.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
-            states, after = self._read(packed, begin)
-            read = (sizes > 0)[:, None]
-            output, cells = (torch.where(read, new[0], old[0]) for new, old in zip(after, begin, strict=True))
-            return pad_packed_sequence(states, batch_first=True, total_length=x.shape[1])[0], (output, cells)
-
-    def _read(self, x: Any, begin: Any) -> Any:
-        """What torch's layer makes of rows or packed rows, with some of the recurrent weights zero in training."""
-        with warnings.catch_warnings():
-            if self.proj_size:
-                warnings.filterwarnings("ignore", "LSTM with projections is not supported with oneDNN")
-            if not (self.training and self.weight_dropout):
-                return self(x, begin)
-            # cuDNN copies weights that do not lie together, as these cannot
-            warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
-            some = drop(self.get_parameter("weight_hh_l0"), self.weight_dropout)
-            return functional_call(self, {"weight_hh_l0": some}, (x, begin))
-
-
-def _layer(settings: RecurrentSettings, read: int, size: int) -> "_Layer | ProjectedLSTM":
-    """A layer that reads so many units and has so many; one that is clipped leaves torch's kernel."""
-    clips = settings.cell_clip, settings.projection_clip
-    if settings.cell_size is None or not any(clips):
-        return _Layer(read, size, settings.weight_dropout, settings.cell_size)
-    return ProjectedLSTM(read, settings.cell_size, size, *clips, settings.weight_dropout)
-
-
-class RecurrentEncoder(BackboneModule):
-    """Embeddings and LSTM layers over them; every layer's output is returned, zeros on padding.
-
-    Each row starts from states of zero, or from those after what it goes on from. Padding is read by no layer, so what
-    is on it changes nothing, wherever it is.
-    """
-
-    numbered = False
-
-    def __init__(self, settings: RecurrentSettings, vocab_size: int) -> None:
-        super().__init__()
-        self.settings, self.direction, self.supports = settings, settings.direction, settings.supports
-        self.carries = settings.direction == "left_to_right"
-        spelt = settings.characters and WordsByCharacters(settings.characters, settings.table_width)
-        self.embeddings = Embeddings(
-            settings, vocab_size, settings.table_width, words=spelt, word_type_dropout=settings.word_type_dropout
-        )
-        widths = list(itertools.pairwise((settings.table_width, *settings.sizes)))
-        self.stacks = nn.ModuleList(
-            nn.ModuleList(_layer(settings, read, size) for read, size in widths) for _ in range(settings.stacks)
-        )
-        self.dropout = Dropout(settings.dropout)
-        self.input_dropout = LockedDropout(settings.input_dropout)
-        self.hidden_dropout = LockedDropout(settings.hidden_dropout)
-        self.output_dropout = LockedDropout(settings.output_dropout)
-        if spelt is None:
-            self.embeddings.apply(lambda module: initialise(module, settings.init, settings.init_std))
-
-    def forward(self, example: Example, carry: Any = None) -> Encoded:
-        """Encodes a batch, by itself or as what follows a carry: the states of each layer, without gradient.
-
-        Raises:
-            Unsupported: For a visibility and positions that a recurrence cannot obey, and for a carry that does not fit
-                or where rows are not read from the left.
-        """
-        example.check_readable(self.supports)
-        self._check_visible(example)
-        x, real, places = self._read(example)
-        if isinstance(carry, StackStates):
-            before = carry.stacks
-        else:
-            none = [None] * self.settings.depth
-            before = [none if carry is None else self._states(carry, len(real), real.device)] * len(self.stacks)
-        layers, after = self.above(x, real, before, ends=carry is not None)
-        ends = [tuple((output.detach(), cells.detach()) for output, cells in states) for states in after]
-        layers = [_at(layer, places) for layer in layers]
-        if places is not None:
-            layers = [layer * example.inputs.real[:, :, None] for layer in layers]
-        kept = StackStates(tuple(ends)) if isinstance(carry, StackStates) else None if carry is None else ends[0]
-        return Encoded(layers=layers, last=self.output_dropout(layers[-1]), table=self.table, carry=kept)
-
-    def above(
-        self,
-        x: Float[Tensor, "b t e"],
-        real: Bool[Tensor, "b t"],
-        before: Sequence[Sequence[State | None]],
-        *,
-        ends: bool,
-    ) -> tuple[list[Tensor], list[list[State]]]:
-        """The layers over what the first one reads, and for each stack the state of each layer after the rows.
-
-        Args:
-            real: Which of it is no padding.
-            before: For each stack the state of each layer before the rows; zeros with None.
-            ends: Whether the states are those after the last position that is no padding. Then there is no None.
-        """
-        sizes = None if not ends or bool(real.all()) else real.sum(1)
-        stacks, after = [], []
-        for stack, is_reversed, states in zip(self.stacks, _WAYS[self.direction], before, strict=True):
-            layers, last = self._stack(stack, x, real, _order(real, is_reversed), states, sizes)
-            stacks.append(layers)
-            after.append(last)
-        return [torch.cat(both, -1) for both in zip(*stacks, strict=True)], after
-
-    def _read(self, example: Example) -> tuple[Float[Tensor, "b s e"], Bool[Tensor, "b s"], Int[Tensor, "b t"] | None]:
-        """What the first layer reads, which of it is no padding, and where the state of each position is in it.
-
-        These are all positions, or with characters the words of each row one after the other, whose pieces have the
-        state of their word; None for all positions.
-        """
-        tokens, words = example.inputs, self.embeddings.word
-        if not isinstance(words, WordsByCharacters):
-            return self.input_dropout(self.embeddings(example)), tokens.real, None
-        if tokens.characters is None:
-            raise Unsupported("an LSTM with model.characters reads words by their characters, and the batch has none")
-        begins = tokens.characters.words >= 0
-        most = max(1, int(begins.sum(1).max()))
-        order = begins.int().argsort(dim=1, descending=True, stable=True)[:, :most]
-        x = words.of(tokens.characters.words.gather(1, order), tokens.characters.spelt)
-        x = self.embeddings.placed(x, {}, None)
-        return self.input_dropout(x), begins.gather(1, order), (begins.long().cumsum(1) - 1).clamp(min=0)
-
-    def begin(self, rows: int, device: torch.device | str | None = None) -> tuple[State, ...] | None:
-        """States of zero for each layer; None unless it reads from left to right."""
-        return self.zeros(rows, device) if self.carries else None
-
-    def states_after(self, carry: StackStates | None, rows: int, device: torch.device) -> StackStates:
-        """What the next batch is read from if rows are not read by themselves: the states after the batch before.
-
-        The released code of ELMo reads like this, in both directions, whatever the text. A batch of fewer rows takes
-        the first ones.
-
-        Args:
-            carry: The states after the batch before; zeros by default.
-        """
-        if carry is None or len(carry.stacks[0][0][0]) < rows:
-            return StackStates(tuple(self.zeros(rows, device) for _ in self.stacks))
-        return StackStates(
-            tuple(tuple((output[:rows], cells[:rows]) for output, cells in stack) for stack in carry.stacks)
-        )
-
-    def zeros(self, rows: int, device: torch.device | str | None) -> tuple[State, ...]:
-        """States of zero for each layer of a stack."""
-        like, cells = next(self.stacks.parameters()), self.settings.cell_size
-        return tuple(
-            (like.new_zeros(rows, size, device=device), like.new_zeros(rows, cells or size, device=device))
-            for size in self.settings.sizes
-        )
-
-    def _states(self, carry: Any, rows: int, device: torch.device) -> Sequence[State]:
-        """The states before a batch, of each layer."""
-        empty = self.begin(rows, device)
-        if empty is None:
-            raise Unsupported(f"an LSTM with direction '{self.direction}' has no carry: what it read changes with more")
-        if carry == BEGIN:
-            return empty
-        if (len(carry), len(carry[0][0])) != (len(empty), rows):
-            raise Unsupported(
-                f"the carry is of {len(carry[0][0])} rows and {len(carry)} layers, the batch of {rows} rows and the "
-                f"encoder of {len(empty)} layers"
-            )
-        return carry
-
-    def _stack(
-        self,
-        stack: nn.Module,
-        x: Float[Tensor, "b t e"],
-        real: Bool[Tensor, "b t"],
-        order: Int[Tensor, "b t"] | None,
-        before: Sequence[State | None],
-        sizes: Int[Tensor, " b"] | None,
-    ) -> tuple[list[Tensor], list[State]]:
-        """The embeddings and the layers of one direction, and the state of each layer after the rows."""
-        layers, after = [x], []
-        back = None if order is None else order.argsort(1)
-        for number, (layer, state) in enumerate(zip(stack.children(), before, strict=True)):
-            assert isinstance(layer, (_Layer, ProjectedLSTM))
-            read = self.hidden_dropout(layers[-1]) if number else x
-            states, last = layer.states(_at(read, order), state, sizes)
-            states = self.dropout(_at(states, back) * real[:, :, None])
-            layers.append(states + read if number and self.settings.residual else states)
-            after.append(last)
-        return layers, after
-
-    def _check_visible(self, example: Example) -> None:
-        """Refuses what a recurrence would ignore: it sees all positions on its side, and no others."""
-        visible = example.visible
-        hides_left, hides_right = self.direction == "right_to_left", self.direction == "left_to_right"
-        wrong = [
-            *["that hides single positions"] * (visible.pairs is not None),
-            *["that hides what follows a position"] * (visible.causal and not hides_right),
-            *["that hides what precedes a position"] * (visible.anticausal and not hides_left),
-        ]
-        if wrong:
-            raise Unsupported(f"an LSTM that reads {self.direction} cannot obey a visibility {' or '.join(wrong)}")
-        if example.inputs.positions is not None:
-            raise Unsupported("an LSTM has no table of positions, and the batch numbers its positions")
-
-    def depth(self, name: str) -> int:
-        """The depth of a parameter; see `BackboneModule.depth`."""
-        if name.startswith("stacks."):
-            return int(name.split(".")[2]) + 1
-        return 0 if name.startswith("embeddings.") else self.settings.depth + 1
-
-
-def _order(real: Bool[Tensor, "b t"], is_reversed: bool) -> Int[Tensor, "b t"] | None:
-    """The position to read at each step, padding last. None where that is the order in which they are."""
-    steps = torch.arange(real.shape[1], device=real.device)
-    if not is_reversed and not bool((real[:, 1:] & ~real[:, :-1]).any()):
-        return None
-    return torch.where(real, -steps if is_reversed else steps, len(steps) + steps).argsort(1)
-
-
-def _at(x: Float[Tensor, "b t k"], order: Int[Tensor, "b t"] | None) -> Float[Tensor, "b t k"]:
-    return x if order is None else x.gather(1, order[:, :, None].expand(-1, -1, x.shape[2]))

@@ -25,71 +25,18 @@ from lightning_modules.batch import (
     Tokens,
     Unsupported,
     Visibility,
+    mapped,
 )
 from lightning_modules.config import Settings, knob
 from lightning_modules.model.attention import Source
-from lightning_modules.model.cache import Carry
-from lightning_modules.model.recurrent import Recurrent, RecurrentEncoder, RecurrentSettings, State
+from lightning_modules.model.cache import NoCache, Past
+from lightning_modules.model.recurrent import Recurrent, RecurrentEncoder, RecurrentSettings, State, detached
 from lightning_modules.model.settings import LARGEST, StackSettings
 from lightning_modules.model.transformer import Transformer, TransformerEncoder
 
 Score = Literal["dot", "scaled_dot", "general", "additive", "uniform"]
-
-
-class SourceAttention(nn.Module):
-    """Attends to a source from each state of a decoder, and combines both (Luong et al. 2015, equations 5 to 8).
-
-    ::
-
-        dot          q . k                   Luong et al.
-        scaled_dot   q . k / sqrt(d)         Vaswani et al. 2017, section 3.2.1
-        general      q . W k                 Luong et al.
-        additive     v . tanh(W q + U k)     Bahdanau et al. 2015, appendix A.1.2
-        uniform      0                       the control: the mean of the source
-
-        tanh(C [mean of the source by the softmax of the scores; q])
-
-    Queries are the states after the word that is read, as in Luong et al.; Bahdanau et al. ask with those before it.
-
-    Args:
-        size: Width d of states on both sides.
-    """
-
-    def __init__(self, size: int, score: Score) -> None:
-        super().__init__()
-        self.score = score
-        self.query = nn.Linear(size, size, bias=False) if score == "additive" else None
-        self.key = nn.Linear(size, size, bias=False) if score in ("general", "additive") else None
-        self.sum = nn.Linear(size, 1, bias=False) if score == "additive" else None
-        self.combine = nn.Linear(2 * size, size, bias=False)
-
-    def keys(self, states: Float[Tensor, "b s d"]) -> Float[Tensor, "b s d"]:
-        """The states of a source as they meet those of a decoder."""
-        return states if self.key is None else self.key(states)
-
-    def weights(self, x: Float[Tensor, "b t d"], source: Source) -> Float[Tensor, "b t s"]:
-        """The share of each position of the source, from each state; none on padding."""
-        return torch.softmax(self._scores(x, self._kept(source)) + source.bias[:, 0].to(x.dtype), -1)
-
-    def forward(self, x: Float[Tensor, "b t d"], source: Source) -> Float[Tensor, "b t d"]:
-        mixed = torch.bmm(self.weights(x, source), source.states.to(x.dtype))
-        return torch.tanh(self.combine(torch.cat([mixed, x], -1)))
-
-    def _scores(self, x: Float[Tensor, "b t d"], keys: Float[Tensor, "b s d"]) -> Float[Tensor, "b t s"]:
-        if self.score == "uniform":
-            return x.new_zeros(x.shape[0], x.shape[1], keys.shape[1])
-        if self.query is not None and self.sum is not None:
-            return self.sum(torch.tanh(self.query(x)[:, :, None] + keys[:, None]))[..., 0]
-        scale = x.shape[-1] ** -0.5 if self.score == "scaled_dot" else 1.0
-        return torch.bmm(x * scale, keys.transpose(1, 2))
-
-    def _kept(self, source: Source) -> Float[Tensor, "b s d"]:
-        """The keys of a source, computed once where a decoder goes on from step to step."""
-        if source.kept is None:
-            return self.keys(source.states)
-        if (kept := source.kept.get(id(self))) is None:
-            kept = source.kept[id(self)] = (self.keys(source.states),)
-        return kept[0]
+_SUPPORTED = {WORD_TABLE, WIDE_TABLE, "direction left_to_right"}  # of what a decoder by itself supports
+_NO_SOURCE = "an encoder-decoder reads a source, and the batch holds none: set format.kind to seq2seq"
 
 
 class OfTwoSequences(Settings):
@@ -128,12 +75,7 @@ class EncoderDecoder(OfTwoSequences, StackSettings):
     """
 
     of_one_sequence = (
-        "embedding_divisor",
-        "memory_length",
-        "same_length",
-        "segment_relation",
-        "query_stream",
-        "languages",
+        *("embedding_divisor", "memory_length", "same_length", "segment_relation", "query_stream", "languages"),
     )
 
     kind: Literal["encoder_decoder"] = knob("encoder_decoder", "")
@@ -162,7 +104,7 @@ class EncoderDecoder(OfTwoSequences, StackSettings):
     @property
     def supports(self) -> frozenset[str]:
         """See `StackSettings.supports`: a source, which it needs."""
-        return super().supports & {WORD_TABLE, WIDE_TABLE, "direction left_to_right"} | {SOURCE}
+        return super().supports & _SUPPORTED | {SOURCE}
 
     @property
     def described(self) -> str:
@@ -190,26 +132,17 @@ class EncoderDecoder(OfTwoSequences, StackSettings):
 
 
 @dataclass(frozen=True, eq=False)
-class States:
-    """The state of each layer of a recurrent decoder after what it has read; without gradient."""
-
-    layers: tuple[State, ...]
-
-    def rows(self, which: Int[Tensor, " k"]) -> "States":
-        """Those of some rows, in this order."""
-        return States(tuple((output[which], cells[which]) for output, cells in self.layers))
-
-
-@dataclass(frozen=True, eq=False)
-class Translating:
+class DecoderCarry:
     """What a decoder needs to go on: the encoded source, and what it has read of its own sequence."""
 
     source: Source
-    read: "Carry | States"
+    past: Past | tuple[State, ...]  # of an LSTM, the state of each layer
 
-    def rows(self, which: Int[Tensor, " k"], *, same_sources: bool = False) -> "Translating":
+    def rows(self, which: Int[Tensor, " k"], *, same_sources: bool = False) -> "DecoderCarry":
         """What is needed of some rows, in this order; ``same_sources`` says that each keeps its source."""
-        return Translating(self.source if same_sources else self.source.rows(which), self.read.rows(which))
+        past = self.past
+        past = past.rows(which) if isinstance(past, Past) else mapped(past, lambda states: states[which])
+        return DecoderCarry(self.source if same_sources else self.source.rows(which), past)
 
 
 class TransformerEncoderDecoder(TransformerEncoder):
@@ -231,31 +164,21 @@ class TransformerEncoderDecoder(TransformerEncoder):
             Unsupported: For a batch without a source.
         """
         example.check_readable(self.supports)
-        goes_on = isinstance(carry, Translating)
-        if example.source is None and not goes_on:
-            raise Unsupported("an encoder-decoder reads a source, and the batch holds none: set format.kind to seq2seq")
-        before = None
-        if carry is not None:
-            read = carry.read if goes_on else carry
-            assert not isinstance(read, States), "of an LSTM"
-            before = self._past(read, example)
-            example = replace(example, inputs=replace(example.inputs, positions=before.place))
-        if goes_on:
-            source = carry.source
-        else:
-            assert example.source is not None
-            source = self.encoded(example.source, keep=before is not None)
-        layers, last, _ = self.above(self.embeddings(example), example, before, source)
-        handed = None if before is None else Translating(source, before.carry())
-        return Encoded(layers=layers, last=last, table=self.table, carry=handed)
+        tokens, goes_on = example.source, isinstance(carry, DecoderCarry)
+        if tokens is None and not goes_on:
+            raise Unsupported(_NO_SOURCE)
+        example, cache = self.cached(example, carry.past if goes_on else carry)
+        source = carry.source if goes_on else self.encode_source(tokens, keep=carry is not None)
+        layers, last, _ = self.encode(self.embeddings(example.inputs), example, cache, source)
+        kept = None if carry is None else DecoderCarry(source, cache.carry())
+        return Encoded(layers=layers, last=last, table=self.table, carry=kept)
 
-    def encoded(self, source: Tokens, *, keep: bool = False) -> Source:
+    def encode_source(self, source: Tokens, *, keep: bool = False) -> Source:
         """The encoded source, for a decoder that keeps keys and values of it from step to step, or does not."""
         example = Example(source, Visibility(real=source.real))  # to look for padding would wait for the device
         embeddings = getattr(self.encoder, "embeddings", self.embeddings)
-        _, states, _ = self.encoder.above(embeddings(example), example)
-        bias = states.new_zeros(source.real.shape).masked_fill(~source.real, float("-inf"))[:, None, None]
-        return Source(states, bias, {} if keep and not torch.is_grad_enabled() else None)
+        _, states, _ = self.encoder.encode(embeddings(source), example, NoCache(example, "both"))
+        return Source.of(states, source.real, keep=keep)
 
     def depth(self, name: str) -> int:
         """The depth of a parameter: 0 for embeddings, then the layers of the encoder, then those of the decoder."""
@@ -264,6 +187,59 @@ class TransformerEncoderDecoder(TransformerEncoder):
             return min(self.encoder.depth(name.removeprefix("encoder.")), below)
         depth = super().depth(name)
         return depth and depth + below
+
+
+class SourceAttention(nn.Module):
+    """Attends to a source from each state of a decoder, and combines both (Luong et al. 2015, equations 5 to 8).
+
+    ::
+
+        dot          q . k                   Luong et al.
+        scaled_dot   q . k / sqrt(d)         Vaswani et al. 2017, section 3.2.1
+        general      q . W k                 Luong et al.
+        additive     v . tanh(W q + U k)     Bahdanau et al. 2015, appendix A.1.2
+        uniform      0                       the control: the mean of the source
+
+        tanh(C [mean of the source by the softmax of the scores; q])
+
+    Queries are the states after the word that is read, as in Luong et al.; Bahdanau et al. ask with those before it.
+
+    Args:
+        size: Width d of states on both sides.
+    """
+
+    def __init__(self, size: int, score: Score) -> None:
+        super().__init__()
+        self.score = score
+        self.query = nn.Linear(size, size, bias=False) if score == "additive" else None
+        self.key = nn.Linear(size, size, bias=False) if score in ("general", "additive") else nn.Identity()
+        self.sum = nn.Linear(size, 1, bias=False) if score == "additive" else None
+        self.combine = nn.Linear(2 * size, size, bias=False)
+
+    def forward(self, x: Float[Tensor, "b t d"], source: Source) -> Float[Tensor, "b t d"]:
+        mixed = torch.bmm(self.weights(x, source), source.states.to(x.dtype))
+        return torch.tanh(self.combine(torch.cat([mixed, x], -1)))
+
+    def weights(self, x: Float[Tensor, "b t d"], source: Source) -> Float[Tensor, "b t s"]:
+        """The share of each position of the source, from each state; none on padding."""
+        scores = self._scores(x, self._keys(source))
+        return torch.softmax(scores + source.bias[:, 0].to(x.dtype), -1)
+
+    def _scores(self, x: Float[Tensor, "b t d"], keys: Float[Tensor, "b s d"]) -> Float[Tensor, "b t s"]:
+        if self.score == "uniform":
+            return x.new_zeros(x.shape[0], x.shape[1], keys.shape[1])
+        if self.query is not None and self.sum is not None:
+            return self.sum(torch.tanh(self.query(x)[:, :, None] + keys[:, None]))[..., 0]
+        scale = x.shape[-1] ** -0.5 if self.score == "scaled_dot" else 1.0
+        return torch.bmm(x * scale, keys.transpose(1, 2))
+
+    def _keys(self, source: Source) -> Float[Tensor, "b s d"]:
+        """The keys of a source, computed once where a decoder goes on from step to step."""
+        if source.kept is None:
+            return self.key(source.states)
+        if (kept := source.kept.get(id(self))) is None:
+            kept = source.kept[id(self)] = (self.key(source.states),)
+        return kept[0]
 
 
 class RecurrentEncoderDecoder(OfTwoSequences, RecurrentSettings):
@@ -295,8 +271,7 @@ class RecurrentEncoderDecoder(OfTwoSequences, RecurrentSettings):
 
     def resolved(self) -> Self:
         """See `Recurrent.resolved`; the number of encoder layers is filled in."""
-        full = super().resolved()
-        return full.model_copy(update={"encoder_layers": self.encoder_layers or self.num_layers})
+        return super().resolved().model_copy(update={"encoder_layers": self.encoder_layers or self.num_layers})
 
     @property
     def encoder(self) -> Recurrent:
@@ -310,7 +285,7 @@ class RecurrentEncoderDecoder(OfTwoSequences, RecurrentSettings):
     @property
     def supports(self) -> frozenset[str]:
         """See `Recurrent.supports`: a source, which it needs."""
-        return super().supports & {WORD_TABLE, WIDE_TABLE, "direction left_to_right"} | {SOURCE}
+        return super().supports & _SUPPORTED | {SOURCE}
 
     @property
     def described(self) -> str:
@@ -347,9 +322,8 @@ class LSTMEncoderDecoder(RecurrentEncoder):
         self.encoder = RecurrentEncoder(settings.encoder, vocab_size)
         if settings.source_embeddings == "shared":
             del self.encoder.embeddings
-        self.attention = None
-        if settings.attention != "none":
-            self.attention = SourceAttention(settings.hidden_size, settings.attention)
+        score = settings.attention
+        self.attention = None if score == "none" else SourceAttention(settings.hidden_size, score)
 
     def begin(self, rows: int, device: torch.device | str | None = None) -> None:
         """See `BackboneModule.begin`: pairs do not go on from batch to batch."""
@@ -362,33 +336,31 @@ class LSTMEncoderDecoder(RecurrentEncoder):
         """
         example.check_readable(self.supports)
         self._check_visible(example)
-        if isinstance(carry, Translating):
-            assert isinstance(carry.read, States)
-            source, before = carry.source, carry.read.layers
+        if isinstance(carry, DecoderCarry):
+            assert not isinstance(carry.past, Past), "of a transformer"
+            source, before = carry.source, carry.past
         elif example.source is not None and (carry is None or carry == BEGIN):
-            source, before = self.encoded(example.source, keep=carry is not None)
+            source, before = self.encode_source(example.source, keep=carry is not None)
         else:
-            raise Unsupported("an encoder-decoder reads a source, and the batch holds none: set format.kind to seq2seq")
-        x = self.input_dropout(self.embeddings(example))
-        layers, (after,) = self.above(x, example.inputs.real, [before], ends=carry is not None)
+            raise Unsupported(_NO_SOURCE)
+        x = self.input_dropout(self.embeddings(example.inputs))
+        layers, (after,) = self.encode(x, example.inputs.real, [before], ends=carry is not None)
         last = layers[-1] if self.attention is None else self.attention(layers[-1], source)
-        handed = None
-        if carry is not None:
-            handed = Translating(source, States(tuple((output.detach(), cells.detach()) for output, cells in after)))
-        return Encoded(layers=layers, last=self.output_dropout(last), table=self.table, carry=handed)
+        kept = None if carry is None else DecoderCarry(source, detached(after))
+        return Encoded(layers=layers, last=self.output_dropout(last), table=self.table, carry=kept)
 
-    def encoded(self, source: Tokens, *, keep: bool = False) -> tuple[Source, list[State]]:
+    def encode_source(self, source: Tokens, *, keep: bool = False) -> tuple[Source, list[State]]:
         """The encoded source, and the first states of the decoder; to keep for the steps that follow, or not."""
-        encoder = self.encoder
+        encoder, depth = self.encoder, self.settings.depth
         embeddings = getattr(encoder, "embeddings", self.embeddings)
-        x = encoder.input_dropout(embeddings(Example.of(replace(source, positions=None))))
+        x = encoder.input_dropout(embeddings(replace(source, positions=None)))
         zeros = encoder.zeros(len(source.ids), x.device)
-        layers, after = encoder.above(x, source.real, [zeros] * len(encoder.stacks), ends=True)
-        bias = x.new_zeros(source.real.shape).masked_fill(~source.real, float("-inf"))[:, None, None]
-        first = [_joined(states) for states in zip(*after, strict=True)]
-        kept = {} if keep and not torch.is_grad_enabled() else None
-        depth = self.settings.depth
-        return Source(layers[-1], bias, kept), (first + first[-1:] * depth)[:depth]
+        layers, after = encoder.encode(x, source.real, [zeros] * len(encoder.stacks), ends=True)
+        first: list[State] = []
+        for rightward, leftward in zip(*after, strict=True):  # the states of one height next to each other
+            output, cells = (torch.cat(both, -1) for both in zip(rightward, leftward, strict=True))
+            first.append((output, cells))
+        return Source.of(layers[-1], source.real, keep=keep), (first + first[-1:] * depth)[:depth]
 
     def depth(self, name: str) -> int:
         """The depth of a parameter: 0 for embeddings, then the layers of the encoder, then those of the decoder."""
@@ -397,9 +369,3 @@ class LSTMEncoderDecoder(RecurrentEncoder):
             return min(self.encoder.depth(name.removeprefix("encoder.")), below)
         depth = super().depth(name)
         return depth and depth + below
-
-
-def _joined(states: tuple[State, ...]) -> State:
-    """The states of one height in both directions, next to each other."""
-    outputs, cells = zip(*states, strict=True)
-    return torch.cat(outputs, -1), torch.cat(cells, -1)

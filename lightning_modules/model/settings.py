@@ -1,4 +1,4 @@
-"""What systems, heads, plans and fine-tunings ask of any encoder, and the settings of a stack of layers."""
+"""What systems, heads, plans and fine-tunings ask of any encoder, and the settings of a stack of transformer layers."""
 
 import itertools
 from abc import ABC, abstractmethod
@@ -25,7 +25,7 @@ from lightning_modules.batch import (
 from lightning_modules.config import ConfigError, Problem, Settings, knob, once
 from lightning_modules.model.embeddings import ClusteredTable, Embeddings
 from lightning_modules.model.layers import Activation
-from lightning_modules.model.positions import POSITIONS, Rotary
+from lightning_modules.model.positions import BY_DISTANCE, POSITIONS, TABLED, Rotary
 
 SEGMENTS = "segment table"
 LANGUAGES = "language table"
@@ -42,9 +42,13 @@ LARGEST = {
     "segment_types": 1 << 10,
     "languages": 1 << 10,
 }
-
+HEAD_SIZE = 64  # default width of a head, that of every BERT and GPT
 
 _Kind = TypeVar("_Kind", bound=Settings)
+if TYPE_CHECKING:
+    Positions = str
+else:
+    Positions = Literal[tuple(POSITIONS)]
 
 
 class BackboneModule(nn.Module, ABC):
@@ -133,7 +137,7 @@ class Backbone(Settings, ABC):
     @property
     @abstractmethod
     def width(self) -> int:
-        """Width of the states that heads read."""
+        """Width of the states that heads read: that of one stack, or of two concatenated."""
 
     @property
     @abstractmethod
@@ -146,9 +150,9 @@ class Backbone(Settings, ABC):
         return self.embedding_size or self.hidden_size
 
     @property
-    @abstractmethod
     def longest(self) -> int:
         """Positions of the longest sequence that it reads; 0 without limit."""
+        return 0
 
     @property
     @abstractmethod
@@ -220,15 +224,6 @@ def only(model: Backbone, kind: type[_Kind], what: str) -> _Kind:
         return model
     able = kind.model_fields["kind"].default
     raise ConfigError([Problem("model.kind", f"{what} needs {able}, not {model.get('kind')}")])
-
-
-if TYPE_CHECKING:
-    Positions = str
-else:
-    Positions = Literal[tuple(POSITIONS)]
-TABLED = ("learned", "sinusoidal")  # positions that are added to the embeddings
-BY_DISTANCE = ("relative", "relative_learned")  # positions of which layers read the distances
-HEAD_SIZE = 64  # default width of a head, that of every BERT and GPT
 
 
 class StackSettings(Backbone):
@@ -395,17 +390,40 @@ class StackSettings(Backbone):
     )
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Self:
+    def _heads_fit(self) -> Self:
         if self.num_heads is not None and self.hidden_size % self.num_heads:
             fits = [h for h in range(1, self.hidden_size + 1) if self.hidden_size % h == 0]
             raise ValueError(
                 f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}. "
                 f"Allowed: {', '.join(map(str, fits[:8]))} ..."
             )
-        self._check_rotary()
-        self._check_keys()
-        self._check_memory()
-        self._check_clusters()
+        size, made = self.rotary_size or self.key_width, f"hidden_size {self.hidden_size} / num_heads {self.heads} = "
+        if self.rotates and (size % 2 or size > self.key_width):
+            raise ValueError(
+                f"rotary_size {size} must be even and at most the size of a head, "
+                f"{f'{made}{self.key_width}' if self.key_size is None else f'key_size {self.key_width}'}"
+            )
+        # layers add vectors as wide as a head's values to queries
+        wrong = f"positions {self.positions}" if self.positions in BY_DISTANCE else ""
+        if self.key_width != self.head_size and (wrong := "segment_relation" if self.segment_relation else wrong):
+            raise ValueError(
+                f"key_size {self.key_size} is not that of the vectors that {wrong} adds to queries, "
+                f"{made}{self.head_size}: leave key_size out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _directions_fit(self) -> Self:
+        if self.memory_length and self.direction in ("right_to_left", "two_way"):
+            raise ValueError(
+                f"memory_length {self.memory_length} holds text to the left, which a model with direction "
+                f"{self.direction} reads last. Set direction to left_to_right or both, or memory_length to 0."
+            )
+        if self.same_length and (self.direction != "left_to_right" or not self.memory_length):
+            raise ValueError(
+                f"same_length needs direction left_to_right and a memory_length above 0, not {self.direction} and "
+                f"{self.memory_length}"
+            )
         if self.query_stream and self.direction != "both":
             raise ValueError(
                 f"query_stream is of models that read both sides: set direction to both, not {self.direction}, or "
@@ -419,45 +437,11 @@ class StackSettings(Backbone):
             )
         return self
 
-    def _check_rotary(self) -> None:
-        if not self.rotates:
-            return
-        head = self.key_width
-        size = self.rotary_size or head
-        if size % 2 or size > head:
-            made = f"hidden_size {self.hidden_size} / num_heads {self.heads} = {head}"
-            raise ValueError(
-                f"rotary_size {size} must be even and at most the size of a head, "
-                f"{made if self.key_size is None else f'key_size {head}'}"
-            )
-
-    def _check_keys(self) -> None:
-        """Refuses other keys than values where layers add vectors as wide as a head to queries."""
-        if self.key_width == self.hidden_size // self.heads:
-            return
-        wrong = f"positions {self.positions}" if self.positions in BY_DISTANCE else ""
-        if wrong := "segment_relation" if self.segment_relation else wrong:
-            raise ValueError(
-                f"key_size {self.key_size} is not that of the vectors that {wrong} adds to queries, hidden_size "
-                f"{self.hidden_size} / num_heads {self.heads} = {self.hidden_size // self.heads}: leave key_size out"
-            )
-
-    def _check_memory(self) -> None:
-        if self.memory_length and self.direction in ("right_to_left", "two_way"):
-            raise ValueError(
-                f"memory_length {self.memory_length} holds text to the left, which a model with direction "
-                f"{self.direction} reads last. Set direction to left_to_right or both, or memory_length to 0."
-            )
-        if self.same_length and (self.direction != "left_to_right" or not self.memory_length):
-            raise ValueError(
-                f"same_length needs direction left_to_right and a memory_length above 0, not {self.direction} and "
-                f"{self.memory_length}"
-            )
-
-    def _check_clusters(self) -> None:
-        if self.embedding_divisor == 1:
-            return
+    @model_validator(mode="after")
+    def _clusters_fit(self) -> Self:
         cutoffs, divisor = self.embedding_cutoffs, self.embedding_divisor
+        if divisor == 1:
+            return self
         if not cutoffs or any(after <= before for before, after in itertools.pairwise((0, *cutoffs))):
             raise ValueError(
                 f"embedding_divisor {divisor} needs embedding_cutoffs, ascending ids above 0, not {list(cutoffs)}: set "
@@ -473,6 +457,7 @@ class StackSettings(Backbone):
                 f"embedding_divisor {divisor} leaves nothing of hidden_size {self.hidden_size} for the last of "
                 f"{len(cutoffs) + 1} clusters: lower it, or leave out some of embedding_cutoffs"
             )
+        return self
 
     def check_length(self, length: int) -> None:
         """See `Backbone.check_length`; a table of distances needs one for the farthest position in memory."""
@@ -495,7 +480,7 @@ class StackSettings(Backbone):
         max_positions becomes 0 without a table of positions or distances; sharing becomes none if every group has one
         layer.
         """
-        alone = self.sharing == "none" or self.sharing_groups == self.depth
+        alone, by_distance = self.sharing == "none" or self.sharing_groups == self.depth, self.positions in BY_DISTANCE
         has_own_std = self.positions == "learned" and self.position_init_std != self.init_std
         return self.model_copy(
             update={
@@ -504,11 +489,11 @@ class StackSettings(Backbone):
                 "sharing": "none" if alone else self.sharing,
                 "sharing_groups": 1 if alone else self.sharing_groups,
                 "num_heads": self.heads,
-                "key_size": None if self.key_size == self.hidden_size // self.heads else self.key_size,
+                "key_size": None if self.key_size == self.head_size else self.key_size,
                 "ffn_size": self.inner_size,
                 "max_positions": self.max_positions if self.positions in (*TABLED, "relative_learned") else 0,
-                "query_biases": self.query_biases if self.positions in BY_DISTANCE else "shared",
-                "clamp_length": self.clamp_length if self.positions in BY_DISTANCE else 0,
+                "query_biases": self.query_biases if by_distance else "shared",
+                "clamp_length": self.clamp_length if by_distance else 0,
                 "position_init_std": self.position_init_std if has_own_std else None,
                 "rotary_size": (self.rotary_size or self.key_width) if self.rotates else None,
             }
@@ -516,7 +501,7 @@ class StackSettings(Backbone):
 
     @property
     def rotates(self) -> bool:
-        """Whether positions turn queries and keys."""
+        """Whether positions rotate queries and keys."""
         return issubclass(POSITIONS[self.positions], Rotary)
 
     @property
@@ -526,9 +511,14 @@ class StackSettings(Backbone):
         return self.num_heads or max(h for h in range(1, most + 1) if self.hidden_size % h == 0)
 
     @property
+    def head_size(self) -> int:
+        """Width of the values of a head."""
+        return self.hidden_size // self.heads
+
+    @property
     def key_width(self) -> int:
         """Width of the queries and keys of a head."""
-        return self.key_size or self.hidden_size // self.heads
+        return self.key_size or self.head_size
 
     @property
     def inner_size(self) -> int:
@@ -542,7 +532,7 @@ class StackSettings(Backbone):
 
     @property
     def width(self) -> int:
-        """Width of the states that heads read: that of one stream, or of two concatenated."""
+        """See `Backbone.width`."""
         return self.stacks * self.hidden_size
 
     @property
@@ -561,18 +551,23 @@ class StackSettings(Backbone):
 
     @property
     def supports(self) -> frozenset[str]:
-        """What objectives and input formats may ask for (`Objective.needs`, `InputFormat.gives`).
+        """See `Backbone.supports`.
 
         Segment ids are read by every model: one with no segment table, or with one row, treats all segments alike
         (RoBERTa).
         """
-        first = frozenset() if self.direction == "left_to_right" else frozenset({FIRST_SEES})
-        sides = frozenset({ONE_SIDE}) if self.direction in ("both", "two_way") else frozenset()
-        wide = frozenset({WIDE_TABLE}) if self.table_width == self.hidden_size else frozenset()
-        asked = frozenset({QUERY_STREAM}) if self.query_stream else frozenset()
-        ways = frozenset({BOTH_WAYS, REUSE}) if self.direction == "both" else frozenset()
-        named = frozenset({LANGUAGES}) if self.languages else frozenset()
-        return first | sides | wide | asked | ways | named | {f"direction {self.direction}", SEGMENTS, WORD_TABLE}
+        both = self.direction == "both"
+        optional = {
+            FIRST_SEES: self.direction != "left_to_right",
+            ONE_SIDE: self.direction in ("both", "two_way"),
+            WIDE_TABLE: self.table_width == self.hidden_size,
+            QUERY_STREAM: self.query_stream,
+            BOTH_WAYS: both,
+            REUSE: both,
+            LANGUAGES: bool(self.languages),
+        }
+        has = (name for name, holds in optional.items() if holds)
+        return frozenset({f"direction {self.direction}", SEGMENTS, WORD_TABLE, *has})
 
     @property
     def described(self) -> str:
@@ -607,26 +602,23 @@ class StackSettings(Backbone):
         return self.num_layers
 
     def owners(self, layer: int) -> dict[str, int]:
-        """For each kind of sub-layer, the first layer that uses that of ``layer``: itself if not shared.
+        """For each kind of sub-layer, the first layer of a stack that uses that of ``layer``: itself if not shared.
 
         Groups consist of consecutive layers: layer i of L belongs to group ``i * G // L`` of G (ALBERT's released
         code). A sub-layer shares its LayerNorm too, which the paper leaves open if only one kind is shared.
         """
-        group = layer * self.sharing_groups // self.num_layers
-        first = -(-group * self.num_layers // self.sharing_groups)
+        group = layer * self.sharing_groups // self.depth
+        first = -(-group * self.depth // self.sharing_groups)
         return {kind: first if self.sharing in (kind, "all") else layer for kind in self.sub_layers}
 
     @property
     def total_heads(self) -> int:
         """Attention heads of all layers, those that layers share once."""
-        stack = self.model_copy(update={"num_layers": self.depth})
-        return self.stacks * self.heads * len({stack.owners(layer)["attention"] for layer in range(self.depth)})
+        return self.stacks * self.heads * len({self.owners(layer)["attention"] for layer in range(self.depth)})
 
     def shared_across(self, count: int) -> bool:
-        """Whether one of the first ``count`` layers of a stack shares a sub-layer with one above them."""
-        stack = self.model_copy(update={"num_layers": self.depth})
-        above = range(count, self.depth)
-        return any(first < count for layer in above for first in stack.owners(layer).values())
+        """See `Backbone.shared_across`."""
+        return any(first < count for layer in range(count, self.depth) for first in self.owners(layer).values())
 
     def flops_per_sequence(self, length: int, queries: float = 0.0, memory: int | None = None) -> float:
         """See `Backbone.flops_per_sequence`. A memory is counted as full.
@@ -635,7 +627,6 @@ class StackSettings(Backbone):
         """
         d, f, k = self.hidden_size, self.inner_size, self.heads * self.key_width
         memory = self.memory_length if memory is None else memory
-        e = None if self.embedding_size == d else self.embedding_size
         attended = length + memory
         # projections of queries, keys, values and output, feed-forward; scores and mixing
         per_token = 2 * (2 * d * k + 2 * d * d + 2 * d * f) + 2 * attended * (k + d)
@@ -643,7 +634,7 @@ class StackSettings(Backbone):
             ahead = {"left_to_right": 0, "two_way": 0.5}.get(self.direction, 1)  # of two stacks, one looks ahead
             per_token += 2 * d * (attended + ahead * (length - 1))
         per_token += 4 * d * self.segment_relation
-        projected = 0 if e is None else 2 * e * d
+        projected = 0 if self.table_width == d else 2 * self.table_width * d
         if self.embedding_divisor > 1:
             projected = 2 * d * sum(d // self.embedding_divisor**i for i in range(len(self.embedding_cutoffs) + 1))
         remembered = 2 * memory * d * (k + d)  # keys and values

@@ -3,10 +3,6 @@
 Vaswani et al. (2017) section 3.1 as varied by Devlin et al. (2019) section 3: word, position and segment
 embeddings are summed, followed by LayerNorm, dropout, and layers of attention and feed-forward. Lan et al. (2020)
 section 3.1 make the embeddings narrower than the stream and let layers share parameters.
-
-A second stream of states may predict tokens that they do not know (Yang et al. 2019, section 2.3). Its rows are behind
-those of the positions in every layer. Queries, feed-forward and norms are those of all rows. Keys and values are of the
-positions alone.
 """
 
 import functools
@@ -23,70 +19,22 @@ from torch.utils.checkpoint import checkpoint
 from lightning_modules.batch import Direction, Encoded, Example, Queries, Tokens, Unsupported
 from lightning_modules.config import knob
 from lightning_modules.model.attention import (
+    AttentionContext,
     CrossAttention,
     LearnedRelation,
     MultiHeadAttention,
     ProjectedRelation,
+    QueryBiases,
     Relation,
-    Scene,
     SegmentRelation,
     Source,
     attention_bias,
 )
-from lightning_modules.model.cache import Carry, Growing, Memory, Past, Remembering, attention_mask
+from lightning_modules.model.cache import KVCache, Memory, NoCache, Past, SegmentMemory, TextCache
 from lightning_modules.model.embeddings import ClusteredTable, Embeddings
-from lightning_modules.model.layers import ACTIVATIONS, Dropout
-from lightning_modules.model.positions import POSITIONS, Distances, QueryBiases, rows_at, states_at, states_back, waves
-from lightning_modules.model.settings import BY_DISTANCE, BackboneModule, StackSettings
-
-
-@dataclass(frozen=True, eq=False)
-class Asked:
-    """Where the rows of queries are.
-
-    Attributes:
-        length: Positions of a row of the batch; the queries of the row follow.
-    """
-
-    queries: Queries
-    length: int
-
-    @property
-    def column(self) -> Int[Tensor, "b m"]:
-        """The position in its row that each query asks about; 0 where there is none."""
-        return self.queries.where.clamp(min=0) % self.length
-
-    def behind(self, of_positions: Shaped[Tensor, "#b t"]) -> Shaped[Tensor, "b r"]:
-        """What positions have, and behind it what queries have, who have that of their position."""
-        own = of_positions.expand(len(self.column), -1)
-        return torch.cat([own, own.gather(1, self.column)], 1)
-
-    def mask(self, mask: Bool[Tensor, "#b #h t s"] | None, size: int) -> Bool[Tensor, "#b #h r s"]:
-        """What rows may attend to: ``mask`` says it of positions, and of those before the batch for queries too."""
-        visible = self.queries.visible[:, None]
-        b, _, _, t = visible.shape
-        if mask is None:
-            mask = torch.ones(1, 1, 1, size, dtype=torch.bool, device=visible.device).expand(-1, -1, t, -1)
-        seen = torch.cat([visible.new_ones(*visible.shape[:3], size - t), visible], 3)
-        return torch.cat([mask.expand(b, -1, -1, -1), rows_at(mask, self.queries.where) & seen], 2)
-
-    def opened(self, scene: Scene) -> Scene:
-        """The scene with every query that sees nothing marked as blind; that it may look anywhere has no effect."""
-        assert scene.bias is not None
-        hidden = (scene.bias == -torch.inf).all(3, keepdim=True)
-        hidden[:, :, : self.length] = False
-        return replace(scene, bias=scene.bias.masked_fill(hidden, 0.0), blind=hidden)
-
-    def rows(self, read: Int[Tensor, "b k"]) -> Int[Tensor, "b r"]:
-        """The flat rows of flat positions that are read, and of all queries."""
-        (b, m), each = self.queries.where.shape, self.length
-        own = torch.where(read < 0, 0, read)
-        own = own // each * (each + m) + own % each
-        row = torch.arange(b, device=read.device)[:, None] * (each + m)
-        return torch.cat([own, row + each + torch.arange(m, device=read.device)], 1)
-
-
-_Before = Past | Remembering | None  # what a batch follows
+from lightning_modules.model.layers import ACTIVATIONS, Dropout, gather_rows, gather_states, scatter_states
+from lightning_modules.model.positions import BY_DISTANCE, POSITIONS, Distances, distance_sinusoids
+from lightning_modules.model.settings import BackboneModule, StackSettings
 
 
 class FeedForward(nn.Module):
@@ -103,42 +51,45 @@ class FeedForward(nn.Module):
 
 
 class SubLayer(nn.Module):
-    """A function f of the stream with dropout, residual connection and LayerNorm.
-
-    ::
-
-        post:  norm(x + drop(f(x)))
-        pre:   x + drop(f(norm(x)))
-    """
+    """A function f of the stream with dropout, residual connection and LayerNorm: ``norm(x + drop(f(x)))``."""
 
     def __init__(self, function: nn.Module, settings: StackSettings) -> None:
         super().__init__()
         self.function = function
         self.norm = nn.LayerNorm(settings.hidden_size, eps=settings.norm_eps)
         self.dropout = Dropout(settings.dropout)
-        self.pre = settings.norm == "pre"
 
-    def forward(
-        self,
-        x: Float[Tensor, "b t d"],
-        *rest: Any,
-        context: Float[Tensor, "b s d"] | None = None,
-        read: Int[Tensor, "b m"] | None = None,
-    ) -> Float[Tensor, "b m d"]:
-        """The stream after this sub-layer: at all positions, or at flat ones if the function can do that.
+    def forward(self, x: Float[Tensor, "b t d"], *inputs: Any, **streams: Tensor | None) -> Float[Tensor, "b m d"]:
+        """The stream after this sub-layer.
 
-        A function that can do that may read another stream than it changes, the ``context``.
+        Args:
+            *inputs: What f reads besides.
+            **streams: ``attended`` and ``at`` of attention (`MultiHeadAttention`), which may be at some positions.
         """
-        chosen: dict[str, Tensor] = {} if read is None else {"read": read}
-        if context is not None:
-            chosen["context"] = self.norm(context) if self.pre else context
-        change = self.dropout(self.function(self.norm(x) if self.pre else x, *rest, **chosen))
-        changed = (x if read is None else states_at(x, read)) + change
-        return changed if self.pre else self.norm(changed)
+        change = self.dropout(self.function(x, *inputs, **streams))
+        return self.norm(self.residual(x, **streams) + change)
+
+    @staticmethod
+    def residual(
+        x: Float[Tensor, "b t d"], attended: Tensor | None = None, at: Int[Tensor, "b m"] | None = None
+    ) -> Float[Tensor, "b m d"]:
+        """What a change is added to."""
+        return x if at is None else gather_states(x, at)
 
 
-def _apply(part: nn.Module, *given: Any, **named: Any) -> Tensor:
-    return part(*given, **named)
+class PreNormSubLayer(SubLayer):
+    """A sub-layer that normalises what f reads: ``x + drop(f(norm(x)))`` (GPT-2)."""
+
+    def forward(self, x: Float[Tensor, "b t d"], *inputs: Any, **streams: Tensor | None) -> Float[Tensor, "b m d"]:
+        """See `SubLayer.forward`."""
+        attended = streams.get("attended")
+        normed = streams if attended is None else {**streams, "attended": self.norm(attended)}
+        change = self.dropout(self.function(self.norm(x), *inputs, **normed))
+        return self.residual(x, **streams) + change
+
+
+def _apply(part: nn.Module, *inputs: Any, **streams: Any) -> Tensor:
+    return part(*inputs, **streams)
 
 
 @functools.cache
@@ -152,33 +103,24 @@ def _compiled() -> Callable[..., Tensor]:
 
 
 def _made(kind: str, settings: StackSettings) -> SubLayer:
+    """A sub-layer of a kind in `StackSettings.sub_layers`."""
+    made = PreNormSubLayer if settings.norm == "pre" else SubLayer
     if kind == "ffn":
-        return SubLayer(FeedForward(settings), settings)
-    if kind == "cross":
-        form = settings.hidden_size, settings.heads, settings.attention_dropout
-        keys = {"key_size": settings.key_size, "biases": settings.attention_biases}
-        return SubLayer(CrossAttention(*form, **keys), settings)
-    attention = MultiHeadAttention(
-        settings.hidden_size,
-        settings.heads,
-        settings.attention_dropout,
-        biases=settings.attention_biases,
-        key_size=settings.key_size,
-        relation=_relation(settings),
-        segments=SegmentRelation(settings.heads, settings.hidden_size // settings.heads)
-        if settings.segment_relation
-        else None,
-    )
-    return SubLayer(attention, settings)
+        return made(FeedForward(settings), settings)
+    form: dict[str, Any] = {"biases": settings.attention_biases, "key_size": settings.key_size}
+    if kind == "attention":
+        form["relation"] = _relation(settings)
+        form["segments"] = SegmentRelation(settings.heads, settings.head_size) if settings.segment_relation else None
+    attention = CrossAttention if kind == "cross" else MultiHeadAttention
+    return made(attention(settings.hidden_size, settings.heads, settings.attention_dropout, **form), settings)
 
 
 def _relation(settings: StackSettings) -> Relation | None:
-    heads, size = settings.heads, settings.hidden_size // settings.heads
     own = _query_biases(settings) if settings.query_biases == "layer" else None
     if settings.positions == "relative":
-        return ProjectedRelation(heads, size, own)
+        return ProjectedRelation(settings.heads, settings.head_size, own)
     if settings.positions == "relative_learned":
-        return LearnedRelation(heads, size, own, settings.max_positions - 1, settings.direction)
+        return LearnedRelation(settings.heads, settings.head_size, own, settings.max_positions - 1, settings.direction)
     return None
 
 
@@ -186,8 +128,56 @@ def _query_biases(settings: StackSettings) -> QueryBiases | None:
     """The biases of queries that attend by distance, of a layer or of all."""
     if settings.positions not in BY_DISTANCE:
         return None
-    with_v = settings.positions == "relative"
-    return QueryBiases(settings.heads, settings.hidden_size // settings.heads, with_v=with_v)
+    return QueryBiases(settings.heads, settings.head_size, with_v=settings.positions == "relative")
+
+
+@dataclass(frozen=True, eq=False)
+class QueryStream:
+    """A second stream of states, which predict tokens that they do not know (Yang et al. 2019, section 2.3).
+
+    Its rows are behind those of the positions in every layer. Queries, feed-forward and norms are those of all rows.
+    Keys and values are of the positions alone.
+
+    Attributes:
+        length: Positions of a row of the batch; the queries of the row follow.
+    """
+
+    queries: Queries
+    length: int
+
+    @property
+    def column(self) -> Int[Tensor, "b m"]:
+        """The position in its row that each query asks about; 0 where there is none."""
+        return self.queries.where.clamp(min=0) % self.length
+
+    def append(self, of_positions: Shaped[Tensor, "#b t"]) -> Shaped[Tensor, "b r"]:
+        """What positions have, and behind it what queries have, who have that of their position."""
+        own = of_positions.expand(len(self.column), -1)
+        return torch.cat([own, own.gather(1, self.column)], 1)
+
+    def mask(self, mask: Bool[Tensor, "#b #h t s"] | None, size: int) -> Bool[Tensor, "#b #h r s"]:
+        """What rows may attend to: ``mask`` says it of positions, and of those before the batch for queries too."""
+        visible = self.queries.visible[:, None]
+        b, _, _, t = visible.shape
+        if mask is None:
+            mask = torch.ones(1, 1, 1, size, dtype=torch.bool, device=visible.device).expand(-1, -1, t, -1)
+        seen = torch.cat([visible.new_ones(*visible.shape[:3], size - t), visible], 3)
+        return torch.cat([mask.expand(b, -1, -1, -1), gather_rows(mask, self.queries.where) & seen], 2)
+
+    def opened(self, context: AttentionContext) -> AttentionContext:
+        """The context with every query that sees nothing marked; that it may look anywhere has no effect."""
+        assert context.bias is not None
+        hidden = (context.bias == -torch.inf).all(3, keepdim=True)
+        hidden[:, :, : self.length] = False
+        return replace(context, bias=context.bias.masked_fill(hidden, 0.0), fully_masked=hidden)
+
+    def rows(self, positions: Int[Tensor, "b k"]) -> Int[Tensor, "b r"]:
+        """The flat rows of some flat positions, and of all queries."""
+        (b, m), each = self.queries.where.shape, self.length
+        own = torch.where(positions < 0, 0, positions)
+        own = own // each * (each + m) + own % each
+        row = torch.arange(b, device=positions.device)[:, None] * (each + m)
+        return torch.cat([own, row + each + torch.arange(m, device=positions.device)], 1)
 
 
 class TransformerEncoder(BackboneModule):
@@ -217,25 +207,29 @@ class TransformerEncoder(BackboneModule):
         self.clamp_length, self.width = settings.clamp_length, settings.hidden_size
         cutoffs, divisor = settings.embedding_cutoffs, settings.embedding_divisor
         self.embeddings = Embeddings(
-            settings,
-            vocab_size,
+            ClusteredTable(vocab_size, settings.table_width, cutoffs, divisor)
+            if divisor > 1
+            else nn.Embedding(vocab_size, settings.table_width),
             settings.hidden_size,
-            settings.positions,
-            settings.max_positions,
+            segment_types=settings.segment_types,
+            languages=len(settings.languages),
+            positions=settings.positions,
+            max_positions=settings.max_positions,
             scaled=settings.embedding_scale,
-            words=None if divisor == 1 else ClusteredTable(vocab_size, settings.table_width, cutoffs, divisor),
+            norm_eps=settings.norm_eps if settings.embedding_norm else None,
+            dropout=settings.embedding_dropout,
         )
         self.owners = [settings.owners(layer) for layer in range(settings.num_layers)]
         self.blocks = nn.ModuleList(
             nn.ModuleDict({kind: _made(kind, settings) for kind, owner in owners.items() if owner == layer})
             for layer, owners in enumerate(self.owners)
         )
-        self.final_norm = nn.LayerNorm(settings.hidden_size, settings.norm_eps) if settings.norm == "pre" else None
+        pre = settings.norm == "pre"
+        self.final_norm = nn.LayerNorm(settings.hidden_size, settings.norm_eps) if pre else nn.Identity()
         self.positions = POSITIONS[settings.positions](settings)
-        self.by_distance = settings.positions in BY_DISTANCE
-        self.waves_dropout = Dropout(settings.embedding_dropout) if settings.positions == "relative" else None
+        self.by_distance, self.by_segment = settings.positions in BY_DISTANCE, settings.segment_relation
+        self.sinusoid_dropout = Dropout(settings.embedding_dropout) if settings.positions == "relative" else None
         self.query_biases = _query_biases(settings) if settings.query_biases == "shared" else None
-        self.by_segment = settings.segment_relation
         self.query = nn.Parameter(torch.empty(settings.table_width)) if settings.query_stream else None
         self.apply(lambda module: initialise(module, settings.init, settings.init_std))
         if self.query is not None:
@@ -263,146 +257,118 @@ class TransformerEncoder(BackboneModule):
         like = self.table.new_zeros(1, self.width, device=device)
         return Memory.empty(rows, self.memory_length, len(self.owners), like)
 
-    def forward(self, example: Example, carry: Memory | Carry | tuple[()] | None = None) -> Encoded:
+    def forward(self, example: Example, carry: Memory | Past | tuple[()] | None = None) -> Encoded:
         """Encodes a batch, by itself or as what follows a carry; see `Encoded.carry`.
 
         A memory (`begin`) is as long as it was begun, and tables of positions count each batch from its own start. The
         carry of a text (`BEGIN`) holds all of it, and positions are counted from the start of the text.
         """
         example.check_readable(self.supports)
-        before: _Before = None
-        if isinstance(carry, Memory):
-            before = Remembering(carry, example, len(self.owners), self.direction)
-        elif carry is not None:
-            before = self._past(carry, example)
-            example = replace(example, inputs=replace(example.inputs, positions=before.place))
-        layers, last, queries = self.above(self.embeddings(example), example, before)
-        handed = None if before is None else before.carry()
+        example, cache = self.cached(example, carry)
+        layers, last, queries = self.encode(self.embeddings(example.inputs), example, cache)
         words = {"table": self.table, "clusters": self.clusters}
-        return Encoded(layers=layers, last=last, carry=handed, queries=queries, **words)
+        return Encoded(layers=layers, last=last, carry=cache.carry(), queries=queries, **words)
 
-    def _past(self, carry: Carry | tuple[()], example: Example) -> Past:
+    def cached(self, example: Example, carry: Memory | Past | tuple[()] | None) -> tuple[Example, NoCache]:
+        """The cache that a batch is read with; a text that goes on has its positions from there."""
+        if carry is None:
+            return example, NoCache(example, self.direction)
+        if isinstance(carry, Memory):
+            return example, SegmentMemory(carry, example, len(self.owners), self.direction)
         if not self.carries:
             raise Unsupported(f"a model with direction '{self.direction}' has no carry: what it read changes with more")
-        past = Past(carry, example, len(self.owners))
-        self.embeddings.check_length(1 + int(past.place.max()))
-        return past
+        cache = TextCache(carry, example, len(self.owners))
+        return replace(example, inputs=replace(example.inputs, positions=cache.positions)), cache
 
-    def above(
-        self, x: Float[Tensor, "b t d"], example: Example, before: _Before = None, source: Source | None = None
+    def encode(
+        self, x: Float[Tensor, "b t d"], example: Example, cache: NoCache, source: Source | None = None
     ) -> tuple[list[Tensor], Float[Tensor, "b t d"], Float[Tensor, "b m d"] | None]:
         """The layers over the output of the embeddings, the last states, and those of queries.
 
         Where not all of the last states are read, the last layer is computed at those that are and is not in the list.
         Of the other positions it needs keys and values, which spares most of its work.
         """
-        length, layers, wanted = x.shape[1], [x], example.read
-        asked = None if example.queries is None else Asked(example.queries, length)
-        scene = replace(self._scene(example, x, before, asked), source=source)
-        if asked is not None:
-            wanted = None if example.read is None else asked.rows(example.read)
-            x = torch.cat([x, self._queries(example.inputs, asked)], 1)
-        for layer, owners in enumerate(self.owners):
-            read = wanted if layer == len(self.owners) - 1 else None
-            context = None if asked is None else x[:, :length]  # None if rows attend to each other
-            if isinstance(before, Remembering):
-                context = before.context(x[:, :length])
-            past = before.layers[layer] if isinstance(before, Past) else None
-            if self.recompute and self.training and torch.is_grad_enabled():
-                x = checkpoint(self._layer, owners, x, scene, past, context, read, use_reentrant=False)
-            else:
-                x = self._layer(owners, x, scene, past, context, read)
-            layers += [x[:, :length]] if read is None else []
-        last, queries = x if self.final_norm is None else self.final_norm(x), None
-        if asked is not None:
-            last, queries = last.split([last.shape[1] - asked.column.shape[1], asked.column.shape[1]], 1)
-        return layers, last if example.read is None else states_back(last, example.read, length), queries
+        length, layers, output = x.shape[1], [x], example.read
+        stream = None if example.queries is None else QueryStream(example.queries, length)
+        context = self._context(example, x, cache, stream)
+        if stream is not None:
+            output = None if output is None else stream.rows(output)
+            x = torch.cat([x, self._query_states(example.inputs, stream)], 1)
+        saved = self.recompute and self.training and torch.is_grad_enabled()
+        run = functools.partial(checkpoint, self._layer, use_reentrant=False) if saved else self._layer
+        for number, owners in enumerate(self.owners):
+            at = output if number == len(self.owners) - 1 else None
+            x = run(owners, x, context, cache.layer(number), cache.attended_states(x), at, source)
+            layers += [x[:, :length]] if at is None else []
+        last, queries = self.final_norm(x), None
+        if stream is not None:
+            count = stream.column.shape[1]
+            last, queries = last.split([last.shape[1] - count, count], 1)
+        return layers, last if example.read is None else scatter_states(last, example.read, length), queries
 
     def _layer(
         self,
         owners: dict[str, int],
         x: Float[Tensor, "b r d"],
-        scene: Scene,
-        past: Growing | None,
-        context: Float[Tensor, "b s d"] | None,
-        read: Int[Tensor, "b m"] | None,
+        context: AttentionContext,
+        cache: KVCache | None,
+        attended: Float[Tensor, "b s d"] | None,
+        at: Int[Tensor, "b m"] | None,
+        source: Source | None,
     ) -> Float[Tensor, "b _ d"]:
+        """Attention, to a source too in a decoder, and feed-forward."""
         apply = _compiled() if self.compiled and self.training else _apply
-        x = apply(self._sub_layer(owners, "attention"), x, scene, past, context=context, read=read)
-        if scene.source is not None:
-            x = apply(self._sub_layer(owners, "cross"), x, scene.source)
-        return apply(self._sub_layer(owners, "ffn"), x)
+        parts = {kind: self.blocks.get_submodule(f"{owner}.{kind}") for kind, owner in owners.items()}
+        x = apply(parts["attention"], x, context, cache, attended=attended, at=at)
+        if source is not None:
+            x = apply(parts["cross"], x, source)
+        return apply(parts["ffn"], x)
 
-    def _queries(self, tokens: Tokens, asked: Asked) -> Float[Tensor, "b m d"]:
+    def _query_states(self, tokens: Tokens, stream: QueryStream) -> Float[Tensor, "b m d"]:
         """The first states of queries: as if one word, which is learned, stood at each of their positions."""
         assert self.query is not None
-        tables = {name: ids.gather(1, asked.column) for name, ids in tokens.tables.items()}
-        positions = asked.column if tokens.positions is None else tokens.positions.gather(1, asked.column)
-        word = self.query.expand(*asked.column.shape, -1)
-        return self.embeddings.placed(word, tables, positions)
+        tables = {name: ids.gather(1, stream.column) for name, ids in tokens.tables.items()}
+        positions = stream.column if tokens.positions is None else tokens.positions.gather(1, stream.column)
+        return self.embeddings.placed(self.query.expand(*stream.column.shape, -1), tables, positions)
 
-    def _sub_layer(self, owners: dict[str, int], kind: str) -> nn.Module:
-        block = self.blocks[owners[kind]]
-        assert isinstance(block, nn.ModuleDict)
-        return block[kind]
-
-    def _scene(self, example: Example, x: Float[Tensor, "b t d"], before: _Before, asked: Asked | None) -> Scene:
+    def _context(
+        self, example: Example, x: Float[Tensor, "b t d"], cache: NoCache, stream: QueryStream | None
+    ) -> AttentionContext:
         """What every layer shares, computed once in the precision that attention runs in."""
-        if before is None:
-            given = example.inputs.positions
-            place = attended = torch.arange(x.shape[1], device=x.device)[None] if given is None else given
-            mask = attention_mask(example.visible.toward(self.direction), x.shape[1], x.device)
-        else:
-            place, attended, mask = before.place, before.positions, before.mask()
+        positions, attended, mask = cache.positions, cache.attended, cache.mask()
+        distances = sinusoids = segment_diff = None
         if self.same_length:
-            reach = before.reach if isinstance(before, Remembering) else self.memory_length
-            near = (place[:, :, None] - attended[:, None] <= reach)[:, None]
+            reach = self.memory_length if cache.reach is None else cache.reach
+            near = (positions[:, :, None] - attended[:, None] <= reach)[:, None]
             mask = near if mask is None else mask & near
-        distances, apart = self._distances(example, before, place, attended), self._apart(example, attended, asked)
-        if asked is not None:
-            place, mask = asked.behind(place), asked.mask(mask, attended.shape[1])
-            distances = None if distances is None else distances.also_at(asked.queries.where, asked.length)
-        bias, turn = self.positions.bias(place, attended), self.positions.turn(place, _precision(x))
-        alone = asked is None and not isinstance(before, Remembering)
-        turned = turn if alone else self.positions.turn(attended, _precision(x))
-        scene = Scene(
-            bias=attention_bias(mask, bias, _precision(x)),
-            turn=turn,
-            turned=turned,
+        if self.by_distance:
+            distances = Distances.between(
+                positions, attended, self.direction, self.clamp_length, consecutive=cache.consecutive
+            )
+        if self.by_segment:  # what is remembered is of segment 0
+            own = example.inputs.tables.get("segment", torch.zeros_like(example.inputs.ids))
+            every = torch.cat([own.new_zeros(len(own), attended.shape[1] - own.shape[1]), own], 1)
+            own = own if stream is None else stream.append(own)
+            segment_diff = (own[:, :, None] != every[:, None])[:, None]
+        if stream is not None:
+            positions, mask = stream.append(positions), stream.mask(mask, attended.shape[1])
+            distances = distances and distances.with_queries(stream.queries.where, stream.length)
+        if distances is not None and self.sinusoid_dropout is not None:
+            sinusoids = self.sinusoid_dropout(distance_sinusoids(distances.each, x.shape[2], x.dtype))
+        kind = x.device.type
+        is_cast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)  # meta tensors have none
+        dtype = torch.get_autocast_dtype(kind) if is_cast else x.dtype
+        bias, rope_q = self.positions.bias(positions, attended), self.positions.turn(positions, dtype)
+        context = AttentionContext(
+            bias=attention_bias(mask, bias, dtype),
+            rope_q=rope_q,
+            rope_k=rope_q if cache.keyed is positions else self.positions.turn(cache.keyed, dtype),
             distances=distances,
-            waves=self._waves(distances, x),
-            biases=self.query_biases,
-            apart=apart,
+            sinusoids=sinusoids,
+            query_biases=self.query_biases,
+            segment_diff=segment_diff,
         )
-        return scene if asked is None else asked.opened(scene)
-
-    def _apart(
-        self, example: Example, attended: Int[Tensor, "#b s"], asked: Asked | None
-    ) -> Bool[Tensor, "#b 1 t s"] | None:
-        """Which pairs of positions are of two segments; what is remembered is of segment 0."""
-        if not self.by_segment:
-            return None
-        tokens = example.inputs
-        own = tokens.tables.get("segment", torch.zeros_like(tokens.ids))
-        every = torch.cat([own.new_zeros(len(own), attended.shape[1] - own.shape[1]), own], 1)
-        asking = own if asked is None else asked.behind(own)
-        return (asking[:, :, None] != every[:, None])[:, None]
-
-    def _distances(
-        self, example: Example, before: _Before, place: Int[Tensor, "#b t"], attended: Int[Tensor, "#b s"]
-    ) -> Distances | None:
-        if not self.by_distance:
-            return None
-        alone = before is None and example.inputs.positions is None
-        if alone or (isinstance(before, Remembering) and before.regular):
-            new, size = place.shape[1], attended.shape[1]
-            return Distances.regular(new, size, self.direction, self.clamp_length, place.device)
-        return Distances.between(place, attended, self.direction, self.clamp_length)
-
-    def _waves(self, distances: Distances | None, x: Float[Tensor, "b t d"]) -> Float[Tensor, "n d"] | None:
-        if distances is None or self.waves_dropout is None:
-            return None
-        return self.waves_dropout(waves(distances.each, x.shape[2], x.dtype))
+        return context if stream is None else stream.opened(context)
 
     def depth(self, name: str) -> int:
         """The depth of a parameter: 0 for embeddings, i + 1 for the first layer i that uses it, L + 1 above."""
@@ -411,13 +377,6 @@ class TransformerEncoder(BackboneModule):
         if name.startswith(("query_biases.", "positions.")):
             return 1
         return int(name.split(".")[1]) + 1 if name.startswith("blocks.") else len(self.blocks) + 1
-
-
-def _precision(x: Tensor) -> torch.dtype:
-    """The precision that attention runs in."""
-    kind = x.device.type
-    is_cast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)  # meta tensors have none
-    return torch.get_autocast_dtype(kind) if is_cast else x.dtype
 
 
 def initialise(module: nn.Module, kind: str, std: float) -> None:
@@ -449,10 +408,9 @@ class TwoWayEncoder(BackboneModule):
     """Two encoders over the same embeddings, each with half of the layers; states are concatenated ``[b t 2d]``.
 
     The shallow bidirectional encoder that deep bidirectionality is compared with: ELMo with attention in place of LSTMs
-    (Peters et al. 2018, section 3.1; Devlin et al. 2019, section 5.1).
-
-    No layer of one stack sees the other. The first half of a state depends on its position and those to the left, the
-    second half on its position and those to the right.
+    (Peters et al. 2018, section 3.1; Devlin et al. 2019, section 5.1). No layer of one stack sees the other. The first
+    half of a state depends on its position and those to the left, the second half on its position and those to the
+    right.
     """
 
     def __init__(self, settings: StackSettings, vocab_size: int) -> None:
@@ -473,11 +431,12 @@ class TwoWayEncoder(BackboneModule):
         example.check_readable(self.supports)
         if carry is not None:
             raise Unsupported("a model with direction 'two_way' has no carry: what it read changes with more text")
-        x = self.embeddings(example)
-        ways = [stack.above(x, example) for stack in (self.rightward, self.leftward)]
-        layers = [torch.cat(both, -1) for both in zip(*(layers for layers, _, _ in ways), strict=True)]
-        last, table = torch.cat([last for _, last, _ in ways], -1), self.table
-        return Encoded(layers=layers, last=last, table=table, clusters=self.clusters)
+        x, stacks = self.embeddings(example.inputs), (self.rightward, self.leftward)
+        layers, last, _ = zip(
+            *(stack.encode(x, example, NoCache(example, stack.direction)) for stack in stacks), strict=True
+        )
+        joined = [torch.cat(both, -1) for both in zip(*layers, strict=True)]
+        return Encoded(layers=joined, last=torch.cat(last, -1), table=self.table, clusters=self.clusters)
 
     def depth(self, name: str) -> int:
         """The depth of a parameter, as in `TransformerEncoder.depth`."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from lightning_modules.batch import Encoded, Example
-from lightning_modules.model.cache import filled, reset, tensors, turned
+from lightning_modules.model.cache import filled, reset, rolled, tensors
 from lightning_modules.model.settings import BackboneModule
 
 
@@ -47,7 +47,7 @@ class Carries:
             carry = reset(carry, going.fresh)
         encoded = backbone(example, carry)
         self._held[going.group] = encoded.carry
-        return backbone(example, turned(carry)) if self.foreign else encoded
+        return backbone(example, rolled(carry)) if self.foreign else encoded
 
     def _begun(self, backbone: BackboneModule, rows: int, device: torch.device) -> Any:
         own = backbone.memory_length

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int, TypeCheckError, jaxtyped
 from torch import Tensor
 
 from lightning_modules.batch import Encoded, Visibility
-from lightning_modules.model.attention import MultiHeadAttention, Scene
+from lightning_modules.model.attention import AttentionContext, MultiHeadAttention
 from lightning_modules.model.positions import rotation
 from tests.annotations import checked
 from tests.every import every
@@ -22,7 +22,7 @@ from tests.every import every
         lambda: rotation(torch.zeros(2, 3), 2, 2, torch.float32),
         lambda: Visibility(real=torch.ones(2, 3)),
         lambda: Encoded(layers=[torch.zeros(2, 3, 4)], last=torch.zeros(2, 5, 4), table=torch.zeros(7, 4)),
-        lambda: MultiHeadAttention(16, 2, 0.0)(torch.zeros(2, 3, 16), Scene(torch.zeros(2, 2, 3, 5, 3))),
+        lambda: MultiHeadAttention(16, 2, 0.0)(torch.zeros(2, 3, 16), AttentionContext(torch.zeros(2, 2, 3, 5, 3))),
     ],
 )
 def test_wrong_shapes_are_refused(wrong):

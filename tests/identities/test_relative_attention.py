@@ -102,7 +102,7 @@ def layer_by_hand(model, layer, x, context, seen, distance):
 
 def by_hand(model, given, memory=None):
     """All layers of a batch."""
-    x, before = model.embeddings(given), 0 if memory is None else memory.length
+    x, before = model.embeddings(given.inputs), 0 if memory is None else memory.length
     layers = [x]
     side = {"left_to_right": lambda i, j: j <= i, "right_to_left": lambda i, j: j >= i}.get(model.direction)
     positions = given.inputs.positions

@@ -46,7 +46,7 @@ def copied(ours, theirs):
                 (ffn.norm, layer.final_layer_norm),
             ):
                 found += [(mine.weight, part.weight), (mine.bias, part.bias)]
-        if stack.final_norm is not None:
+        if isinstance(stack.final_norm, torch.nn.LayerNorm):
             found += [
                 (stack.final_norm.weight, other.layer_norm.weight),
                 (stack.final_norm.bias, other.layer_norm.bias),

@@ -146,7 +146,7 @@ def test_what_a_decoder_attends_to_gives_what_it_mixes():
         block["cross"].function.register_forward_hook(lambda module, given, out: calls.append((module, given, out)))
     maps = source_attention(backbone, tokens)
     for (module, (x, source), output), weights in zip(calls, maps, strict=True):
-        values = module.queries_keys_values(x, context=source.states)[2]
+        values = module.queries_keys_values(x, attended=source.states)[2]
         assert torch.allclose(module.output((weights @ values).transpose(1, 2).flatten(2)), output, atol=1e-5)
     own = attention_maps(backbone, tokens)
     assert [len(layer.weights[0, 0]) for layer in own] == [9, 9, 8, 8], "the encoder's, then the decoder's"

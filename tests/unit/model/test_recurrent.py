@@ -62,7 +62,7 @@ def test_states_are_those_of_the_equations(direction):
     layers = model(Example.of(tokens)).layers
     length = 11  # of row 1
     for stack, reverse in zip(model.stacks, {"left_to_right": [0], "right_to_left": [1]}.get(direction, [0, 1])):
-        x = model.embeddings(Example.of(tokens))[1, :length]
+        x = model.embeddings(tokens)[1, :length]
         for number, layer in enumerate(stack, 1):
             x = by_hand(layer, x.flip(0)).flip(0) if reverse else by_hand(layer, x)
             part = layers[number].chunk(len(model.stacks), -1)[reverse if direction == "two_way" else 0]

@@ -33,9 +33,9 @@ def test_projections_in_heads_and_their_derivative(turns):
     x = torch.randn(2, 5, 3 * 3 * 8, dtype=torch.float64, requires_grad=True)
     turn = rotation(torch.arange(5)[None], 6, 8, x.dtype) if turns else None
     plain = x.view(2, 5, 3, 3, 8).permute(2, 0, 3, 1, 4)
-    for part, found in enumerate(in_heads(x, 3, 3, turn, turned=2)):
+    for part, found in enumerate(in_heads(x, 3, 3, turn, rotated=2)):
         assert torch.equal(found, rotate(plain[part], turn) if turn and part < 2 else plain[part])
-    assert torch.autograd.gradcheck(lambda y: in_heads(y, 3, 3, turn, turned=2), (x,))
+    assert torch.autograd.gradcheck(lambda y: in_heads(y, 3, 3, turn, rotated=2), (x,))
 
 
 @pytest.mark.parametrize(("size", "heads"), [(3, 2), (34, 1), (18, 2)])
