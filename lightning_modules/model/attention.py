@@ -15,19 +15,19 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from lightning_modules.batch import Direction
-from lightning_modules.model.cache import KVCache
+from lightning_modules.model.cache import Update
 from lightning_modules.model.layers import drop, gather_rows, gather_states
 from lightning_modules.model.positions import Distances, Rotation, rotate
+from lightning_modules.model.settings import StackSettings
 
 
 class QueryBiases(nn.Module):
     """What is added to queries before they meet keys, u, and before they meet distances, v; of all layers or of one."""
 
-    def __init__(self, num_heads: int, head_size: int, *, with_v: bool) -> None:
+    def __init__(self, settings: StackSettings) -> None:
         super().__init__()
-        self.u = nn.Parameter(torch.empty(num_heads, 1, head_size))
-        self.v = nn.Parameter(torch.empty(num_heads, 1, head_size)) if with_v else None
+        self.u = nn.Parameter(torch.empty(settings.heads, 1, settings.head_size))
+        self.v = nn.Parameter(torch.empty_like(self.u)) if settings.positions == "relative" else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,11 +73,11 @@ def attention_bias(
     mask: Bool[Tensor, "#b #h t s"] | None, position_bias: Float[Tensor, "#b h t s"] | None, dtype: torch.dtype
 ) -> Float[Tensor, "#b #h t s"] | None:
     """The bias that is added to the scores: the position bias, and minus infinity where the mask is False."""
+    bias = None if position_bias is None else position_bias.to(dtype)
     if mask is None:
-        return None if position_bias is None else position_bias.to(dtype)
-    if position_bias is None:
-        return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, float("-inf"))
-    return position_bias.to(dtype).masked_fill(~mask, float("-inf"))
+        return bias
+    bias = torch.zeros(mask.shape, dtype=dtype, device=mask.device) if bias is None else bias
+    return bias.masked_fill(~mask, float("-inf"))
 
 
 def attention_weights(
@@ -178,16 +178,12 @@ class Relation(nn.Module, ABC):
     layer``. By default it is common to all layers, as in the same paper's own encoding.
 
     Each distance is projected once, whatever the batch: O((m + t) d) for m positions before the t of a batch. Distances
-    have a sign, so that both directions are right, and positions are whole numbers of any origin: what is added depends
-    on their differences alone.
-
-    Args:
-        biases: The layer's own `QueryBiases`; None if those of the context serve all layers.
+    have a sign, so that both directions are right.
     """
 
-    def __init__(self, biases: QueryBiases | None) -> None:
+    def __init__(self, settings: StackSettings) -> None:
         super().__init__()
-        self.biases = biases
+        self.biases = QueryBiases(settings) if settings.query_biases == "layer" else None
 
     def forward(
         self, q: Float[Tensor, "b h t c"], context: AttentionContext
@@ -208,10 +204,10 @@ class Relation(nn.Module, ABC):
 class ProjectedRelation(Relation):
     """Projected sinusoids of distances: Transformer-XL."""
 
-    def __init__(self, num_heads: int, head_size: int, biases: QueryBiases | None) -> None:
-        super().__init__(biases)
-        self.project = nn.Linear(num_heads * head_size, num_heads * head_size, bias=False)
-        self.num_heads = num_heads
+    def __init__(self, settings: StackSettings) -> None:
+        super().__init__(settings)
+        self.project = nn.Linear(settings.hidden_size, settings.hidden_size, bias=False)
+        self.num_heads = settings.heads
 
     def terms(
         self, q: Float[Tensor, "b h t c"], biases: QueryBiases, context: AttentionContext
@@ -227,14 +223,13 @@ class ProjectedRelation(Relation):
 class LearnedRelation(Relation):
     """A learned vector and number of each distance, up to a farthest one that represents all beyond it: Shaw et al."""
 
-    def __init__(
-        self, num_heads: int, head_size: int, biases: QueryBiases | None, farthest: int, direction: Direction
-    ) -> None:
-        super().__init__(biases)
-        self.low = 0 if direction == "left_to_right" else -farthest
-        self.high = 0 if direction == "right_to_left" else farthest
-        self.table = nn.Parameter(torch.empty(self.high - self.low + 1, num_heads, head_size))
-        self.number = nn.Parameter(torch.zeros(self.high - self.low + 1, num_heads))
+    def __init__(self, settings: StackSettings) -> None:
+        super().__init__(settings)
+        farthest = settings.max_positions - 1
+        self.low = 0 if settings.direction == "left_to_right" else -farthest
+        self.high = 0 if settings.direction == "right_to_left" else farthest
+        self.table = nn.Parameter(torch.empty(self.high - self.low + 1, settings.heads, settings.head_size))
+        self.number = nn.Parameter(torch.zeros(self.high - self.low + 1, settings.heads))
 
     def terms(
         self, q: Float[Tensor, "b h t c"], biases: QueryBiases, context: AttentionContext
@@ -246,6 +241,9 @@ class LearnedRelation(Relation):
         return products + (self.number[row] * q.shape[3] ** -0.5).T[:, None].to(q.dtype)
 
 
+RELATIONS: dict[str, type[Relation]] = {"relative": ProjectedRelation, "relative_learned": LearnedRelation}
+
+
 class SegmentRelation(nn.Module):
     """``(q_i + w) s`` with one s for positions of the same segment and one for others (Yang et al. 2019, section 2.5).
 
@@ -253,10 +251,10 @@ class SegmentRelation(nn.Module):
     and head, and the term is divided as scores are.
     """
 
-    def __init__(self, num_heads: int, head_size: int) -> None:
+    def __init__(self, settings: StackSettings) -> None:
         super().__init__()
-        self.w = nn.Parameter(torch.empty(num_heads, 1, head_size))
-        self.s = nn.Parameter(torch.empty(2, num_heads, head_size))
+        self.w = nn.Parameter(torch.empty(settings.heads, 1, settings.head_size))
+        self.s = nn.Parameter(torch.empty(2, settings.heads, settings.head_size))
 
     def forward(self, q: Float[Tensor, "b h t c"], context: AttentionContext) -> Float[Tensor, "b h t s"]:
         """What is added to the scores of queries."""
@@ -304,7 +302,7 @@ class MultiHeadAttention(nn.Module):
         self,
         x: Float[Tensor, "b t d"],
         context: AttentionContext = EVERYWHERE,
-        cache: KVCache | None = None,
+        update: Update | None = None,
         attended: Float[Tensor, "b s d"] | None = None,
         at: Int[Tensor, "b m"] | None = None,
     ) -> Float[Tensor, "b m d"]:
@@ -313,7 +311,7 @@ class MultiHeadAttention(nn.Module):
         Args:
             x: The stream, whose positions ask.
             context: What all layers share of the batch, for all positions.
-            cache: Keys and values before those of the stream attended to.
+            update: Keys and values -> those of all positions so far (`KVCache`); by default they are all.
             attended: The stream attended to; by default ``x`` itself.
             at: The flat positions of ``x`` that ask; by default all (see `gather_states`).
         """
@@ -322,8 +320,8 @@ class MultiHeadAttention(nn.Module):
         if at is not None:
             context = context.at(at, x.shape[1])
         q, k, v = self.queries_keys_values(x, context, attended, at)
-        if cache is not None:
-            k, v = cache.update(k, v)
+        if update is not None:
+            k, v = update(k, v)
         q, bias = self.biased(q, context)
         mixed = attend(q, k, v, bias, self.dropout if self.training else 0.0)
         if context.fully_masked is not None:

@@ -1,12 +1,12 @@
 """What a model keeps of the positions before a batch, and what the positions of the batch see of both.
 
 A carry is a value that a model returns for what follows: `Past` of a text that goes on, `Memory` of rows that go on
-from batch to batch. While a stack of layers encodes a batch, it reads and extends it through a cache: `TextCache` or
+from batch to batch. While a stack of layers encodes a batch, it reads and extends it through a cache: `KVCache` or
 `SegmentMemory`, or `NoCache` for a batch by itself.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from lightning_modules.batch import Direction, Example, Unsupported, Visibility,
 
 _LEAST_ROOM = 32  # positions
 Pair = tuple[Float[Tensor, "b h t k"], Float[Tensor, "b h t v"]]  # keys and values
+Update = Callable[[Tensor, Tensor], Pair]  # of a layer: new keys and values -> all so far
 
 
 def attention_mask(visible: Visibility, length: int, device: torch.device) -> Bool[Tensor, "#b #h t s"] | None:
@@ -67,8 +68,8 @@ class NoCache:
         """
         return None if x.shape[1] == self.new else x[:, : self.new]
 
-    def layer(self, number: int) -> "KVCache | None":
-        """The keys and values of a layer."""
+    def update_of(self, layer: int) -> Update | None:
+        """What adds keys and values of a layer to those before; None if there are none."""
         return None
 
     def carry(self) -> Any:
@@ -123,24 +124,6 @@ class KeysValues:
         return keys[:, :, : self.length], values[:, :, : self.length]
 
 
-class KVCache:
-    """The keys and values of one layer, which grow as the layer reads a batch."""
-
-    def __init__(self, kept: KeysValues) -> None:
-        self.kept = kept
-
-    def update(self, k: Float[Tensor, "b h t k"], v: Float[Tensor, "b h t v"]) -> Pair:
-        """Keys and values of all positions so far; gradients reach the new ones alone."""
-        before = self.kept
-        self.kept = before.followed_by((k.detach(), v.detach()))
-        if not (k.requires_grad or v.requires_grad):
-            return self.kept.both
-        if not before.length:
-            return k, v
-        keys, values = before.both
-        return torch.cat([keys, k], 2), torch.cat([values, v], 2)
-
-
 @dataclass(frozen=True, eq=False)
 class Past:
     """What a stack of layers needs of a text that it has read: for users an opaque value.
@@ -163,7 +146,7 @@ class Past:
         return Past(tuple(layer.rows(which) for layer in self.layers), real, self.positions[which])
 
 
-class TextCache(NoCache):
+class KVCache(NoCache):
     """The keys and values of a text before a batch, which it grows by.
 
     Positions are counted from the start of the text: each row goes on behind its last token that is no padding.
@@ -194,7 +177,7 @@ class TextCache(NoCache):
             self.positions = first + self.positions
         self.keyed, self.attended = self.positions, torch.cat([before.positions, self.positions], 1)
         self.consecutive = False
-        self._layers = [KVCache(layer) for layer in before.layers]
+        self._layers = list(before.layers)
 
     def mask(self) -> Bool[Tensor, "#b 1 t s"] | None:
         """What each new position may attend to: all real ones up to itself; None where that is everything."""
@@ -206,13 +189,24 @@ class TextCache(NoCache):
             return up_to[None, None]
         return (up_to & (self.real[:, None] | up_to.triu(total - self.new)))[:, None]
 
-    def layer(self, number: int) -> KVCache:
-        """See `NoCache.layer`."""
-        return self._layers[number]
+    def update_of(self, layer: int) -> Update:
+        """See `NoCache.update_of`."""
+        return functools.partial(self._update, layer)
+
+    def _update(self, layer: int, k: Float[Tensor, "b h t k"], v: Float[Tensor, "b h t v"]) -> Pair:
+        """Keys and values of all positions so far; gradients reach the new ones alone."""
+        before = self._layers[layer]
+        self._layers[layer] = before.followed_by((k.detach(), v.detach()))
+        if not (k.requires_grad or v.requires_grad):
+            return self._layers[layer].both
+        if not before.length:
+            return k, v
+        keys, values = before.both
+        return torch.cat([keys, k], 2), torch.cat([values, v], 2)
 
     def carry(self) -> Past:
         """The carry of what follows the batch."""
-        return Past(tuple(layer.kept for layer in self._layers), self.real, self.attended)
+        return Past(tuple(self._layers), self.real, self.attended)
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,12 +222,6 @@ class Memory:
     layers: tuple[Float[Tensor, "b s d"], ...]
     real: Bool[Tensor, "b s"]
     positions: Int[Tensor, "b s"] | None = None
-
-    @classmethod
-    def empty(cls, rows: int, length: int, depth: int, like: Float[Tensor, "_ d"]) -> "Memory":
-        """A memory that holds nothing yet, of ``depth`` layers as wide as ``like``, on its device."""
-        layers = tuple(like.new_zeros(rows, length, like.shape[1]) for _ in range(depth))
-        return cls(layers, torch.zeros(rows, length, dtype=torch.bool, device=like.device))
 
     @property
     def length(self) -> int:

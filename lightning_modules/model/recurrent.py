@@ -11,7 +11,7 @@ the kernel of ``torch.nn.LSTM`` unless they are clipped: no kernel of torch clip
 import itertools
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import torch
@@ -40,7 +40,8 @@ from lightning_modules.model.layers import Dropout, LockedDropout, drop
 from lightning_modules.model.settings import FIRST_SEES, LARGEST, SEGMENTS, Backbone, BackboneModule
 from lightning_modules.model.transformer import initialise
 
-State = tuple[Float[Tensor, "b d"], Float[Tensor, "b c"]]  # after a position: output and cells
+State = tuple[Float[Tensor, "b d"], Float[Tensor, "b c"]]  # of a layer after a position: output and cells
+StackStates = tuple[tuple[State, ...], ...]  # of each layer of each stack
 _REVERSED = {"left_to_right": (False,), "right_to_left": (True,), "two_way": (False, True)}  # of each stack
 _AWD_DROPOUTS = ("word_type_dropout", "input_dropout", "weight_dropout", "hidden_dropout", "output_dropout")
 
@@ -453,13 +454,6 @@ class _Recurrence(torch.autograd.Function):
 _by_sigmoid, _by_tanh = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward
 
 
-@dataclass(frozen=True)
-class StackStates:
-    """The states of all layers of each stack, which the next batch is read from, whatever its text."""
-
-    stacks: tuple[Sequence[State], ...]
-
-
 class RecurrentEncoder(BackboneModule):
     """Embeddings and LSTM layers over them; every layer's output is returned, zeros on padding.
 
@@ -503,51 +497,41 @@ class RecurrentEncoder(BackboneModule):
         example.check_readable(self.supports)
         self._check_visible(example)
         x, real, places = self._inputs(example)
-        if isinstance(carry, StackStates):
-            before = carry.stacks
-        elif carry is None:
-            before = [[None] * self.settings.depth] * len(self.stacks)
-        else:
-            before = [self._states(carry, len(real), real.device)]
+        before = self._before(carry, len(real), real.device)
         layers, after = self.encode(x, real, before, ends=carry is not None)
         layers = [_in_order(layer, places) for layer in layers]
         if places is not None:
             layers = [layer * example.inputs.real[:, :, None] for layer in layers]
-        ends = tuple(detached(states) for states in after)
-        kept = StackStates(ends) if isinstance(carry, StackStates) else None if carry is None else ends[0]
+        kept = None if carry is None else mapped(after, Tensor.detach)
         return Encoded(layers=layers, last=self.output_dropout(layers[-1]), table=self.table, carry=kept)
 
     def encode(
-        self,
-        x: Float[Tensor, "b t e"],
-        real: Bool[Tensor, "b t"],
-        before: Sequence[Sequence[State | None]],
-        *,
-        ends: bool,
-    ) -> tuple[list[Tensor], list[list[State]]]:
-        """The layers over what the first one reads, and for each stack the state of each layer after the rows.
+        self, x: Float[Tensor, "b t e"], real: Bool[Tensor, "b t"], before: StackStates | None, *, ends: bool
+    ) -> tuple[list[Tensor], StackStates]:
+        """The layers over what the first one reads, and the states after the rows.
 
         Args:
             real: Which of it is no padding.
-            before: For each stack the state of each layer before the rows; zeros with None.
-            ends: Whether the states are those after the last position that is no padding. Then there is no None.
+            before: The states before the rows; zeros by default.
+            ends: Whether the states are those after the last position that is no padding, which needs those before.
         """
         sizes = None if not ends or bool(real.all()) else real.sum(1)
         stacks, after = [], []
-        for stack, is_reversed, states in zip(self.stacks, _REVERSED[self.direction], before, strict=True):
+        for number, (stack, is_reversed) in enumerate(zip(self.stacks, _REVERSED[self.direction], strict=True)):
             order = _order(real, is_reversed)
             back = None if order is None else order.argsort(1)
-            layers, last = [x], []
-            for number, (layer, state) in enumerate(zip(stack.children(), states, strict=True)):
+            layers, states = [x], []
+            for height, layer in enumerate(stack.children()):
                 assert isinstance(layer, (LSTMLayer, ProjectedLSTM))
-                read = self.hidden_dropout(layers[-1]) if number else x
-                output, end = layer.states(_in_order(read, order), state, sizes)
+                read = self.hidden_dropout(layers[-1]) if height else x
+                state = None if before is None else before[number][height]
+                output, state = layer.states(_in_order(read, order), state, sizes)
                 output = self.dropout(_in_order(output, back) * real[:, :, None])
-                layers.append(output + read if number and self.settings.residual else output)
-                last.append(end)
+                layers.append(output + read if height and self.settings.residual else output)
+                states.append(state)
             stacks.append(layers)
-            after.append(last)
-        return [torch.cat(both, -1) for both in zip(*stacks, strict=True)], after
+            after.append(tuple(states))
+        return [torch.cat(both, -1) for both in zip(*stacks, strict=True)], tuple(after)
 
     def _inputs(
         self, example: Example
@@ -569,16 +553,19 @@ class RecurrentEncoder(BackboneModule):
         x = self.input_dropout(self.embeddings.placed(x, {}, None))
         return x, begins.gather(1, order), (begins.long().cumsum(1) - 1).clamp(min=0)
 
-    def begin(self, rows: int, device: torch.device | str | None = None) -> tuple[State, ...] | None:
-        """States of zero for each layer; None unless it reads from left to right."""
+    def begin(self, rows: int, device: torch.device | str | None = None) -> StackStates | None:
+        """States of zero; None unless it reads from left to right."""
         return self.zeros(rows, device) if self.carries else None
 
-    def zeros(self, rows: int, device: torch.device | str | None) -> tuple[State, ...]:
-        """States of zero for each layer of a stack."""
+    def zeros(self, rows: int, device: torch.device | str | None) -> StackStates:
+        """States of zero."""
         like, cells = next(self.stacks.parameters()), self.settings.cell_size
         return tuple(
-            (like.new_zeros(rows, size, device=device), like.new_zeros(rows, cells or size, device=device))
-            for size in self.settings.sizes
+            tuple(
+                (like.new_zeros(rows, size, device=device), like.new_zeros(rows, cells or size, device=device))
+                for size in self.settings.sizes
+            )
+            for _ in self.stacks
         )
 
     def states_after(self, carry: StackStates | None, rows: int, device: torch.device) -> StackStates:
@@ -590,18 +577,17 @@ class RecurrentEncoder(BackboneModule):
         Args:
             carry: The states after the batch before; zeros by default.
         """
-        if carry is None or len(carry.stacks[0][0][0]) < rows:
-            return StackStates(tuple(self.zeros(rows, device) for _ in self.stacks))
+        if carry is None or len(carry[0][0][0]) < rows:
+            return self.zeros(rows, device)
         return mapped(carry, lambda states: states[:rows])
 
-    def _states(self, carry: Any, rows: int, device: torch.device) -> Sequence[State]:
-        """The states before a batch, of each layer."""
-        empty = self.begin(rows, device)
-        if empty is None:
+    def _before(self, carry: Any, rows: int, device: torch.device) -> StackStates | None:
+        """The states before a batch."""
+        if carry is None or (carry == BEGIN and self.carries):
+            return None if carry is None else self.zeros(rows, device)
+        if len(carry) != len(self.stacks):
             raise Unsupported(f"an LSTM with direction '{self.direction}' has no carry: what it read changes with more")
-        if carry == BEGIN:
-            return empty
-        check_fit("carry", (len(carry[0][0]), len(carry)), (rows, len(empty)))
+        check_fit("carry", (len(carry[0][0][0]), len(carry[0])), (rows, self.settings.depth))
         return carry
 
     def _check_visible(self, example: Example) -> None:
@@ -631,11 +617,6 @@ def _layer(settings: RecurrentSettings, read: int, size: int) -> LSTMLayer | Pro
     if settings.cell_size is None or not any(clips):
         return LSTMLayer(read, size, settings.weight_dropout, settings.cell_size)
     return ProjectedLSTM(read, settings.cell_size, size, *clips, settings.weight_dropout)
-
-
-def detached(states: Sequence[State]) -> tuple[State, ...]:
-    """The states of layers as a carry, without gradient."""
-    return tuple((output.detach(), cells.detach()) for output, cells in states)
 
 
 def _order(real: Bool[Tensor, "b t"], is_reversed: bool) -> Int[Tensor, "b t"] | None:

@@ -30,7 +30,7 @@ from lightning_modules.batch import (
 from lightning_modules.config import Settings, knob
 from lightning_modules.model.attention import Source
 from lightning_modules.model.cache import NoCache, Past
-from lightning_modules.model.recurrent import Recurrent, RecurrentEncoder, RecurrentSettings, State, detached
+from lightning_modules.model.recurrent import Recurrent, RecurrentEncoder, RecurrentSettings, StackStates, State
 from lightning_modules.model.settings import LARGEST, StackSettings
 from lightning_modules.model.transformer import Transformer, TransformerEncoder
 
@@ -136,7 +136,7 @@ class DecoderCarry:
     """What a decoder needs to go on: the encoded source, and what it has read of its own sequence."""
 
     source: Source
-    past: Past | tuple[State, ...]  # of an LSTM, the state of each layer
+    past: Past | StackStates
 
     def rows(self, which: Int[Tensor, " k"], *, same_sources: bool = False) -> "DecoderCarry":
         """What is needed of some rows, in this order; ``same_sources`` says that each keeps its source."""
@@ -164,11 +164,13 @@ class TransformerEncoderDecoder(TransformerEncoder):
             Unsupported: For a batch without a source.
         """
         example.check_readable(self.supports)
-        tokens, goes_on = example.source, isinstance(carry, DecoderCarry)
-        if tokens is None and not goes_on:
+        if isinstance(carry, DecoderCarry):
+            source, past = carry.source, carry.past
+        elif example.source is not None:
+            source, past = self.encode_source(example.source, keep=carry is not None), carry
+        else:
             raise Unsupported(_NO_SOURCE)
-        example, cache = self.cached(example, carry.past if goes_on else carry)
-        source = carry.source if goes_on else self.encode_source(tokens, keep=carry is not None)
+        example, cache = self.cached(example, past)
         layers, last, _ = self.encode(self.embeddings(example.inputs), example, cache, source)
         kept = None if carry is None else DecoderCarry(source, cache.carry())
         return Encoded(layers=layers, last=last, table=self.table, carry=kept)
@@ -337,30 +339,29 @@ class LSTMEncoderDecoder(RecurrentEncoder):
         example.check_readable(self.supports)
         self._check_visible(example)
         if isinstance(carry, DecoderCarry):
-            assert not isinstance(carry.past, Past), "of a transformer"
             source, before = carry.source, carry.past
+            assert not isinstance(before, Past), "of a transformer"
         elif example.source is not None and (carry is None or carry == BEGIN):
             source, before = self.encode_source(example.source, keep=carry is not None)
         else:
             raise Unsupported(_NO_SOURCE)
         x = self.input_dropout(self.embeddings(example.inputs))
-        layers, (after,) = self.encode(x, example.inputs.real, [before], ends=carry is not None)
+        layers, after = self.encode(x, example.inputs.real, before, ends=carry is not None)
         last = layers[-1] if self.attention is None else self.attention(layers[-1], source)
-        kept = None if carry is None else DecoderCarry(source, detached(after))
+        kept = None if carry is None else DecoderCarry(source, mapped(after, Tensor.detach))
         return Encoded(layers=layers, last=self.output_dropout(last), table=self.table, carry=kept)
 
-    def encode_source(self, source: Tokens, *, keep: bool = False) -> tuple[Source, list[State]]:
+    def encode_source(self, source: Tokens, *, keep: bool = False) -> tuple[Source, StackStates]:
         """The encoded source, and the first states of the decoder; to keep for the steps that follow, or not."""
         encoder, depth = self.encoder, self.settings.depth
         embeddings = getattr(encoder, "embeddings", self.embeddings)
         x = encoder.input_dropout(embeddings(replace(source, positions=None)))
-        zeros = encoder.zeros(len(source.ids), x.device)
-        layers, after = encoder.encode(x, source.real, [zeros] * len(encoder.stacks), ends=True)
+        layers, after = encoder.encode(x, source.real, encoder.zeros(len(source.ids), x.device), ends=True)
         first: list[State] = []
         for rightward, leftward in zip(*after, strict=True):  # the states of one height next to each other
             output, cells = (torch.cat(both, -1) for both in zip(rightward, leftward, strict=True))
             first.append((output, cells))
-        return Source.of(layers[-1], source.real, keep=keep), (first + first[-1:] * depth)[:depth]
+        return Source.of(layers[-1], source.real, keep=keep), (tuple((first + first[-1:] * depth)[:depth]),)
 
     def depth(self, name: str) -> int:
         """The depth of a parameter: 0 for embeddings, then the layers of the encoder, then those of the decoder."""

@@ -19,18 +19,17 @@ from torch.utils.checkpoint import checkpoint
 from lightning_modules.batch import Direction, Encoded, Example, Queries, Tokens, Unsupported
 from lightning_modules.config import knob
 from lightning_modules.model.attention import (
+    RELATIONS,
     AttentionContext,
     CrossAttention,
     LearnedRelation,
     MultiHeadAttention,
-    ProjectedRelation,
     QueryBiases,
-    Relation,
     SegmentRelation,
     Source,
     attention_bias,
 )
-from lightning_modules.model.cache import KVCache, Memory, NoCache, Past, SegmentMemory, TextCache
+from lightning_modules.model.cache import KVCache, Memory, NoCache, Past, SegmentMemory, Update
 from lightning_modules.model.embeddings import ClusteredTable, Embeddings
 from lightning_modules.model.layers import ACTIVATIONS, Dropout, gather_rows, gather_states, scatter_states
 from lightning_modules.model.positions import BY_DISTANCE, POSITIONS, Distances, distance_sinusoids
@@ -104,31 +103,15 @@ def _compiled() -> Callable[..., Tensor]:
 
 def _made(kind: str, settings: StackSettings) -> SubLayer:
     """A sub-layer of a kind in `StackSettings.sub_layers`."""
-    made = PreNormSubLayer if settings.norm == "pre" else SubLayer
+    sub_layer = PreNormSubLayer if settings.norm == "pre" else SubLayer
     if kind == "ffn":
-        return made(FeedForward(settings), settings)
+        return sub_layer(FeedForward(settings), settings)
     form: dict[str, Any] = {"biases": settings.attention_biases, "key_size": settings.key_size}
     if kind == "attention":
-        form["relation"] = _relation(settings)
-        form["segments"] = SegmentRelation(settings.heads, settings.head_size) if settings.segment_relation else None
+        form["relation"] = RELATIONS[settings.positions](settings) if settings.positions in BY_DISTANCE else None
+        form["segments"] = SegmentRelation(settings) if settings.segment_relation else None
     attention = CrossAttention if kind == "cross" else MultiHeadAttention
-    return made(attention(settings.hidden_size, settings.heads, settings.attention_dropout, **form), settings)
-
-
-def _relation(settings: StackSettings) -> Relation | None:
-    own = _query_biases(settings) if settings.query_biases == "layer" else None
-    if settings.positions == "relative":
-        return ProjectedRelation(settings.heads, settings.head_size, own)
-    if settings.positions == "relative_learned":
-        return LearnedRelation(settings.heads, settings.head_size, own, settings.max_positions - 1, settings.direction)
-    return None
-
-
-def _query_biases(settings: StackSettings) -> QueryBiases | None:
-    """The biases of queries that attend by distance, of a layer or of all."""
-    if settings.positions not in BY_DISTANCE:
-        return None
-    return QueryBiases(settings.heads, settings.head_size, with_v=settings.positions == "relative")
+    return sub_layer(attention(settings.hidden_size, settings.heads, settings.attention_dropout, **form), settings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,7 +212,8 @@ class TransformerEncoder(BackboneModule):
         self.positions = POSITIONS[settings.positions](settings)
         self.by_distance, self.by_segment = settings.positions in BY_DISTANCE, settings.segment_relation
         self.sinusoid_dropout = Dropout(settings.embedding_dropout) if settings.positions == "relative" else None
-        self.query_biases = _query_biases(settings) if settings.query_biases == "shared" else None
+        shared = self.by_distance and settings.query_biases == "shared"
+        self.query_biases = QueryBiases(settings) if shared else None
         self.query = nn.Parameter(torch.empty(settings.table_width)) if settings.query_stream else None
         self.apply(lambda module: initialise(module, settings.init, settings.init_std))
         if self.query is not None:
@@ -254,8 +238,9 @@ class TransformerEncoder(BackboneModule):
         """See `BackboneModule.begin`: an empty memory of ``memory_length`` positions."""
         if not self.memory_length:
             return None
-        like = self.table.new_zeros(1, self.width, device=device)
-        return Memory.empty(rows, self.memory_length, len(self.owners), like)
+        shape, like = (rows, self.memory_length), self.table
+        layers = tuple(like.new_zeros(*shape, self.width, device=device) for _ in self.owners)
+        return Memory(layers, torch.zeros(shape, dtype=torch.bool, device=layers[0].device))
 
     def forward(self, example: Example, carry: Memory | Past | tuple[()] | None = None) -> Encoded:
         """Encodes a batch, by itself or as what follows a carry; see `Encoded.carry`.
@@ -277,7 +262,7 @@ class TransformerEncoder(BackboneModule):
             return example, SegmentMemory(carry, example, len(self.owners), self.direction)
         if not self.carries:
             raise Unsupported(f"a model with direction '{self.direction}' has no carry: what it read changes with more")
-        cache = TextCache(carry, example, len(self.owners))
+        cache = KVCache(carry, example, len(self.owners))
         return replace(example, inputs=replace(example.inputs, positions=cache.positions)), cache
 
     def encode(
@@ -298,7 +283,7 @@ class TransformerEncoder(BackboneModule):
         run = functools.partial(checkpoint, self._layer, use_reentrant=False) if saved else self._layer
         for number, owners in enumerate(self.owners):
             at = output if number == len(self.owners) - 1 else None
-            x = run(owners, x, context, cache.layer(number), cache.attended_states(x), at, source)
+            x = run(owners, x, context, cache.update_of(number), cache.attended_states(x), at, source)
             layers += [x[:, :length]] if at is None else []
         last, queries = self.final_norm(x), None
         if stream is not None:
@@ -311,7 +296,7 @@ class TransformerEncoder(BackboneModule):
         owners: dict[str, int],
         x: Float[Tensor, "b r d"],
         context: AttentionContext,
-        cache: KVCache | None,
+        update: Update | None,
         attended: Float[Tensor, "b s d"] | None,
         at: Int[Tensor, "b m"] | None,
         source: Source | None,
@@ -319,7 +304,7 @@ class TransformerEncoder(BackboneModule):
         """Attention, to a source too in a decoder, and feed-forward."""
         apply = _compiled() if self.compiled and self.training else _apply
         parts = {kind: self.blocks.get_submodule(f"{owner}.{kind}") for kind, owner in owners.items()}
-        x = apply(parts["attention"], x, context, cache, attended=attended, at=at)
+        x = apply(parts["attention"], x, context, update, attended=attended, at=at)
         if source is not None:
             x = apply(parts["cross"], x, source)
         return apply(parts["ffn"], x)
