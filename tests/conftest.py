@@ -54,8 +54,11 @@ def pytest_report_header() -> str:
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
-def pytest_collection_modifyitems(items):
-    """Marks as slow what is known to be; other slow tests have the mark."""
+def pytest_collection_modifyitems(config, items):
+    """Marks as slow what is known to be, and leaves to the night what has a faster sibling."""
+    if not NIGHTLY and (of_night := [item for item in items if item.get_closest_marker("nightly")]):
+        config.hook.pytest_deselected(items=of_night)
+        items[:] = [item for item in items if item not in of_night]
     for item in items:
         imported = vars(item.module) if hasattr(item, "module") else {}
         here = [(SLOW_PLACES, item.path.parts), (TRAINING, item.fixturenames), (WORKING, imported)]

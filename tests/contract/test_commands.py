@@ -206,6 +206,7 @@ PLANNED = ("plan", "run", "new", "check", "params", "diff", "knobs")  # what tra
 ELSEWHERE = re.compile(r"\b[A-Z]{3,}\b(?!=)|\.\.\.|/|runs_per_device|embedding_factor|objectives\.rtd")
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_what_is_printed_can_be_planned_page_by_page(tmp_path, monkeypatch):
     """A grid that a page makes is there for the lines below it."""

@@ -1,5 +1,7 @@
 """Laptop runs last: no correction of a published system changes them, because their scale states every knob."""
 
+import pytest
+
 from ablations.planning import grids, scales
 from ablations.planning.cells import varied
 from ablations.planning.checks.grid_checks import known_knobs
@@ -48,6 +50,7 @@ def silent(grid, scale):
     ]
 
 
+@pytest.mark.nightly
 @every("name", grids.available())
 def test_another_base_system_gives_the_same_runs(name):
     grid, stating = found(name)

@@ -3,6 +3,8 @@
 Otherwise tasks read from one state are blind, and a comparison of heads, widths or directions compares reach.
 """
 
+import pytest
+
 from ablations.planning import grids, scales
 from lightning_modules.analysis.reach import LEAST, relative
 from lightning_modules.model import Transformer
@@ -43,6 +45,7 @@ def test_every_head_count_and_direction_of_a_scale_sees_far(model, length, direc
         assert relative(asked, length) >= LEAST, f"{heads} heads, {direction}"
 
 
+@pytest.mark.nightly
 def test_every_cell_of_every_grid_sees_far():
     """In one test, for grids share their shapes."""
     shapes = {}

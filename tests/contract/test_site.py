@@ -31,7 +31,7 @@ def generated():
 
     def few(snapshot):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(grids, "available", lambda: dict(some(known.items(), 4)))
+            patch.setattr(grids, "available", lambda: dict(some(known.items(), 2)))
             return rows(snapshot)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -76,7 +76,7 @@ def test_a_grid_whose_text_is_missing_has_a_page_that_says_so(tmp_path, monkeypa
         "figure: {x: model.num_layers, y: heldout.loss}\n"
         "metrics: [{name: heldout.loss, label: loss}]\n"
     )
-    known = dict(some(grids.available().items(), 4))
+    known = dict(some(grids.available().items(), 2))
     monkeypatch.setattr(grids, "available", lambda: {"lacking": file, **known})
     page = dict(grid_pages.generated(ROOT))["docs/generated/grids/lacking.md"]
     assert page.startswith("# Does text help?\n\n**Not run yet.** ")

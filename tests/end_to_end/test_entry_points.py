@@ -144,7 +144,7 @@ HANDS_ON = {  # these train no grid
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "parameters"), some(HANDS_ON.items(), 3))
+@pytest.mark.parametrize(("name", "parameters"), some(HANDS_ON.items(), 2))
 def test_every_notebook_without_a_grid_runs(finished_results, monkeypatch, name, parameters):
     few = functools.partial(pytorch_lightning.Trainer, limit_val_batches=2)  # where a notebook says no number itself
     monkeypatch.setattr(pytorch_lightning, "Trainer", few)
@@ -161,7 +161,7 @@ OTHERS = [name for name in grids.available() if name not in (*OWN, *KINDS, "mask
 
 @pytest.mark.parametrize(
     ("grid", "notebook"),
-    [(name, None) for name in (*some(OWN, 2), *KINDS, *OTHERS)]
+    [(name, None) for name in (*some(OWN, 1), *KINDS, *OTHERS)]
     + [("masking_ratio", "quickstart"), ("masking_ratio", "inside_a_model")],
 )
 def test_the_notebook_of_a_grid_runs_at_smoke_scale(tmp_path, grid, notebook):
@@ -205,7 +205,7 @@ def _files(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
-@pytest.mark.skipif(not NIGHTLY, reason="`make oracle` rebuilds all: `make nightly`")
+@pytest.mark.nightly
 def test_pages_are_rebuilt_byte_for_byte_from_records_alone(tmp_path):
     """Everything but records and requests deleted, another locale, time zone and hash seed, no corpus at hand."""
     results = tmp_path / "results"

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from ablations.commands.cli import app
 from lightning_modules.tasks import TASKS, pins
 from lightning_modules.training.recorder import Diverged
+from tests.depth import some
 from tests.toy import toy_task
 
 KNOBS = {"max_length": 16, "batch_size": 8, "epochs": 2, "optimizer.peak_lr": 1e-2, "precision": "fp32"}
@@ -88,7 +89,7 @@ def home(tmp_path):
 
 def test_every_knob_trains_after_its_parents(finetune, home):
     wrong = {}
-    for knobs, parents in WORKING:
+    for knobs, parents in (tried := some(WORKING, 4)):
         done = finetune(knobs)
         if done.exit_code:
             wrong[str(knobs)] = done.output + done.stderr + repr(done.exception)
@@ -98,7 +99,7 @@ def test_every_knob_trains_after_its_parents(finetune, home):
             wrong[str(knobs)] = result
     assert not wrong
     assert all(path.endswith(".json") for path in home()[1:]), "nothing but results is left"
-    assert len(home()) == 1 + len(WORKING)
+    assert len(home()) == 1 + len(tried)
 
 
 def test_what_a_checkpoint_has_not_is_refused_by_name_before_anything_trains(finetune, home, monkeypatch):

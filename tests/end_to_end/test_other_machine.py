@@ -15,7 +15,6 @@ from ablations.planning.plan import plan
 from ablations.running.execute import execute
 from lightning_modules.places import project
 from tests import tiny
-from tests.depth import NIGHTLY
 from tests.faults.support import contents
 
 pytestmark = pytest.mark.slow
@@ -77,7 +76,7 @@ def check(home: Path, folder: Path) -> None:
     assert not [*(home / ".cache").glob("runs/*/*/log.txt")]
 
 
-@pytest.mark.skipif(not NIGHTLY, reason="test_prepare makes such runs: `make nightly`")
+@pytest.mark.nightly
 def test_the_guides_lines_make_runs_on_a_machine_without_network(home, tmp_path):
     guide = (project() / "docs" / "how-to" / "gpu.md").read_text(encoding="utf-8")
     (section,) = re.findall(GUIDE, guide, re.DOTALL)
@@ -97,7 +96,7 @@ def test_the_guides_lines_make_runs_on_a_machine_without_network(home, tmp_path)
     check(home, tmp_path)
 
 
-@pytest.mark.skipif(not NIGHTLY, reason="the guide's lines are the same: `make nightly`")
+@pytest.mark.nightly
 def test_the_script_for_a_gpu_that_is_lent_makes_them_by_one_command(home, tmp_path):
     machine = tmp_path / "machine"
     machine.write_text(

@@ -16,7 +16,6 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from lightning_modules.places import project
 from tests import own_study, tiny
 from tests.conftest import of_all_workers
-from tests.depth import NIGHTLY
 from tests.messages import names
 
 RATE = "objectives.mlm.masking.rate"
@@ -103,7 +102,7 @@ def test_an_editable_installation_is_a_path_alone(tmp_path):
         assert archive.read("_ablations.pth").decode().split() == [str(project())]
 
 
-@pytest.mark.skipif(not NIGHTLY, reason="a study runs from the wheel by day: `make nightly`")
+@pytest.mark.nightly
 def test_an_installed_package_runs_in_an_empty_folder_and_stays_as_it_was(installed):
     before = installed.files()
     filters = ("--filter", f"{RATE}=0.15", "--seeds", 1)
@@ -135,6 +134,7 @@ ROWS = (Task("weather", "Weather: is it wet?", "made here", Texts(("dry", "wet")
 """
 
 
+@pytest.mark.nightly
 def test_a_study_of_ones_own_holds_all_that_it_makes(installed):
     """Its grids, data, plugins, records, pages, models and cache, all of them read back."""
     before = installed.files()

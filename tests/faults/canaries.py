@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from multiprocessing import util
 from pathlib import Path
 
+from tests.depth import NIGHTLY
 from tests.forking import without_exec
 
 NOBODY = 65534  # user and group of the ordinary user
@@ -145,7 +146,6 @@ def called(world: Path, unwritable: str) -> Iterator[dict]:
     from ablations.core.store import Records
     from ablations.planning import grids
     from lightning_modules import places
-    from tests.depth import NIGHTLY
 
     places.checkout = lambda: None  # as where the package is installed: nothing of the user's lies in it
     if not NIGHTLY:
@@ -234,7 +234,7 @@ def main(folder: Path) -> None:
     """Writes ``before.json``, ``after.json`` and a report for each user beside the worlds."""
     util.spawnv_passfds = without_exec(util.spawnv_passfds)
     is_root = os.geteuid() == 0
-    users = ["root", "ordinary"] if is_root else ["ordinary"]
+    users = ["root", "ordinary"] if is_root and NIGHTLY else ["ordinary"]
     worlds = folder / "worlds"
     for user in users:
         build(worlds / user)
@@ -245,7 +245,8 @@ def main(folder: Path) -> None:
         os.chmod(worlds / "ordinary/unwritable", 0o555)
     (folder / "before.json").write_text(json.dumps(snapshot(worlds)))
     if is_root:
-        (folder / "root.json").write_text(json.dumps(list(called(worlds / "root", "/proc/unwritable"))))
+        if "root" in users:
+            (folder / "root.json").write_text(json.dumps(list(called(worlds / "root", "/proc/unwritable"))))
         as_ordinary_user(worlds / "ordinary", report := worlds / "ordinary/given/temporary/report.json")
         if report.exists():
             report.rename(folder / "ordinary.json")

@@ -26,7 +26,7 @@ KINDS = (
     "stores/*/*/sequences-*.npy", "stores/*/*/pairs-*.npy", "stores/*/*/baseline-*.json",
     "stores/*/*/pair-methods-*.json",
 )  # fmt: skip
-TOGETHER = [(kind,) for kind in KINDS] if NIGHTLY else [KINDS[first::3] for first in range(3)]
+TOGETHER = [(kind,) for kind in KINDS] if NIGHTLY else [KINDS]
 KNOBS = """format.sequence_length: 32
   format.kind: segment_pairs
   evaluation.pairs: 8
@@ -107,6 +107,7 @@ def test_no_file_overwritten_at_its_size_moves_a_number(rerun, kinds):
     rerun(lambda path: path.write_bytes(other_content(path)), *kinds)
 
 
+@pytest.mark.nightly
 def test_files_in_each_others_places_move_no_number(made, tmp_path, monkeypatch):
     """Of each kind every file is in the place of the next one, and its digest with it."""
     folder, grid, expected = made
@@ -127,11 +128,13 @@ def turned(paths: list[Path]) -> list[Path]:
     return paths
 
 
+@pytest.mark.nightly
 def test_garbage_everywhere_moves_no_number(rerun, capfd):
     rerun(lambda path: path.write_bytes(garbage(path)), *KINDS)
     assert "tokenizer.json in the cache is not as it was written: it is made again" in capfd.readouterr().err
 
 
+@pytest.mark.nightly
 def test_folders_and_files_in_each_others_places_make_room(rerun):
     def exchange(path):
         shutil.rmtree(path) if path.is_dir() else path.unlink()

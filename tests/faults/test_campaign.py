@@ -13,7 +13,6 @@ from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.running.execute import execute
 from tests import tiny
-from tests.depth import NIGHTLY
 from tests.faults.support import attempts, contents, family, gone, until
 
 STEPS = 300
@@ -69,7 +68,7 @@ def progressed(records):
 
 
 @pytest.mark.timeout(1800)  # three launches at the lowest priority
-@pytest.mark.skipif(not NIGHTLY, reason="test_kills has its kills: `make nightly`")
+@pytest.mark.nightly
 def test_killed_it_loses_nothing_and_at_the_end_of_its_time_it_ends_well(cached, campaign, undisturbed):
     records, expected = Records(cached / "results"), undisturbed[1]
     first, second = (run.id for run in reversed(plan(grids.read(undisturbed[0]), "smoke").runs))

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.contract.test_commands import COMMANDS
+from tests.depth import NIGHTLY
 from tests.faults import canaries
 from tests.forking import forked
 
-USERS = ["root", "ordinary"] if os.geteuid() == 0 else ["ordinary"]
+USERS = ["root", "ordinary"] if os.geteuid() == 0 and NIGHTLY else ["ordinary"]
 
 
 @pytest.fixture(scope="module")

@@ -261,6 +261,7 @@ def is_plain(answer) -> bool:
     return answer.exit_code in (0, 1, 2) and isinstance(answer.exception, (SystemExit, type(None)))
 
 
+@pytest.mark.nightly
 def test_whatever_is_in_the_place_of_a_file_the_commands_that_read_it_end(world):
     readers = world.readers()
     assert {name for names in readers.values() for name in names} == world.commands.keys()

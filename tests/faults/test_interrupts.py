@@ -17,6 +17,7 @@ from ablations.running.launch import Launch
 from ablations.running.worker import keep
 from lightning_modules.training.pretrain import Pretrain
 from tests import tiny
+from tests.depth import some
 from tests.faults.support import attempts, contents, family, gone, wait_for
 
 STEPS = 16
@@ -37,13 +38,15 @@ def undisturbed(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("send", "number", "word", "code"),
-    [
-        (os.kill, signal.SIGINT, "interrupted", 130),
-        (os.kill, signal.SIGTERM, "ended by SIGTERM", 143),
-        (os.killpg, signal.SIGTERM, "ended by SIGTERM", 143),
-        (os.killpg, signal.SIGHUP, "ended by SIGHUP", 129),
-    ],
-    ids=["SIGINT", "SIGTERM", "SIGTERM to the group", "SIGHUP to the group"],
+    some(
+        [
+            (os.kill, signal.SIGINT, "interrupted", 130),
+            (os.kill, signal.SIGTERM, "ended by SIGTERM", 143),
+            (os.killpg, signal.SIGHUP, "ended by SIGHUP", 129),
+            (os.killpg, signal.SIGTERM, "ended by SIGTERM", 143),
+        ],
+        2,
+    ),
 )
 def test_interrupted_once_a_run_goes_on_from_its_checkpoint(cached, launch, undisturbed, send, number, word, code):
     """Schedulers and closing terminals send to the whole group: the fork server and the runs get the signal too."""

@@ -38,6 +38,7 @@ def table(grid, records, folder):
     return {path.name: path.read_bytes() for path in written.values()}
 
 
+@pytest.mark.nightly
 def test_a_grid_killed_at_many_moments_ends_as_if_undisturbed(cached, begin):
     """Checkpoints after every step and two micro-batches a step: the kills hit training, saving and recording."""
     grid = tiny.grid(cached, rates="[0.1, 0.15, 0.8]", seeds=depth(1, 7), steps=16)

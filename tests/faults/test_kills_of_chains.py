@@ -13,7 +13,7 @@ from ablations.planning.plan import plan
 from ablations.running.execute import execute
 from lightning_modules.training.recorder import CHECKPOINT
 from tests import tiny
-from tests.depth import NIGHTLY, SEED, depth
+from tests.depth import SEED, depth, some
 from tests.faults.support import attempts, contents, until
 from tests.translations import parallel_text
 
@@ -181,8 +181,7 @@ def killed_in(child, checkpoint, after):
 
 @pytest.mark.parametrize(
     ("text", "runs"),
-    [(ULMFIT, 3), (AVERAGED, 1), (DISTILLED, 3), (TAUGHT_TASK, 4), (TRANSLATED, 2)],
-    ids=["ulmfit", "averaged", "distilled", "taught-task", "translated"],
+    some([(DISTILLED, 3), (ULMFIT, 3), (AVERAGED, 1), (TAUGHT_TASK, 4), (TRANSLATED, 2)], 1),
 )
 def test_what_is_killed_ends_in_the_same_bits(cached, begin, text, runs):
     """Checkpoints after every step; metrics, curve and weights are those of a training that nothing disturbs."""
@@ -205,7 +204,7 @@ def test_what_is_killed_ends_in_the_same_bits(cached, begin, text, runs):
         assert all(other[name].equal(tensor) for name, tensor in one.items())
 
 
-@pytest.mark.skipif(not NIGHTLY, reason="the other chains are killed by day: `make nightly`")
+@pytest.mark.nightly
 def test_rounds_of_pruning_with_two_launchers_end_in_the_same_bits(cached, begin):
     """Kills within each round, of one launcher or of both, and between rounds, as soon as one has its record."""
     grid = cached / "rounds.yaml"

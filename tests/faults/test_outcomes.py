@@ -18,6 +18,7 @@ from ablations.running.ranks import memory
 from lightning_modules import pretraining as fitting
 from lightning_modules.config import ConfigError
 from tests import tiny
+from tests.depth import some
 from tests.faults.support import attempts, family
 from tests.messages import names, naming
 
@@ -170,7 +171,7 @@ def test_text_that_changed_after_planning_is_no_final_outcome(cached, records):
     assert plan(found.grid, "smoke", records=other).counts == {"missing": 1}
 
 
-@pytest.mark.parametrize("for_memory", [False, True])
+@pytest.mark.parametrize("for_memory", some([True, False], 1))
 def test_a_killed_worker_is_recorded_and_tried_again(cached, records, monkeypatch, for_memory):
     """Where the kernel's count of deaths for memory rises meanwhile, the record says so."""
     killed = []

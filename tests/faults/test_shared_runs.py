@@ -35,6 +35,7 @@ def ranks_of(launcher):
     return other.parent(), other
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("undisturbed", ["fsdp"], indirect=True)  # of ddp a process is killed below
 def test_stopped_and_killed_it_ends_in_the_same_numbers(cached, launch, undisturbed):
     """To the bit, dropout on: a checkpoint has the noise and the losses of both."""

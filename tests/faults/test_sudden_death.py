@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import pytest
 from jupyter_client.manager import KernelManager
 
 from ablations.core.store import Records
@@ -11,6 +12,7 @@ from tests.faults.nursery import LAUNCHER
 from tests.faults.support import family, gone, until
 
 
+@pytest.mark.nightly
 def test_a_program_from_stdin_runs_once_and_its_code_makes_the_runs(cached):
     """Another copy of the project in the working directory, of another commit perhaps, is not what processes import."""
     grid, elsewhere = tiny.grid(cached, rates="[0.15]", seeds=1), cached / "elsewhere"
@@ -33,6 +35,7 @@ def test_a_program_from_stdin_runs_once_and_its_code_makes_the_runs(cached):
     assert "executed 1" in done.stdout, done.stderr
 
 
+@pytest.mark.nightly
 def test_killing_a_notebook_kernel_leaves_no_process(cached):
     grid = tiny.grid(cached, steps=100_000)
     manager = KernelManager(kernel_name="python3")

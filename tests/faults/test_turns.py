@@ -22,6 +22,7 @@ from lightning_modules.config import Settings
 from lightning_modules.tasks import TASKS, pins
 from lightning_modules.training.recorder import Fitted, Interrupted
 from tests import tiny
+from tests.depth import some
 from tests.faults.support import contents, until
 from tests.forking import forked
 from tests.toy import toy_task
@@ -229,7 +230,7 @@ def test_what_can_begin_is_found_without_reading_the_records_of_all(cached, monk
     assert looked == [taken.id]
 
 
-@pytest.mark.parametrize("executor", ["engine", "local"])
+@pytest.mark.parametrize("executor", some(["local", "engine"], 1))
 def test_a_run_that_always_dies_leaves_the_others_whole_though_its_launcher_dies(cached, quick, executor):
     """Jobs of an engine go on; workers of this machine end, and the next launcher makes the rest."""
     launch, records = started(cached, rates=RATES)
@@ -349,7 +350,7 @@ def test_a_plan_that_cannot_be_made_again_costs_no_record(cached, quick):
     assert Counter(one.outcome for one in records.all()) == {"done": 4}
 
 
-@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("width", some([3, 1], 1))
 def test_records_do_not_depend_on_the_jobs(cached, width):
     """Real trainings, a run first or later in a job of an engine, or in a process of its own."""
     file = tiny.grid(cached, rates="[0.1, 0.15]", steps=6)

@@ -108,6 +108,7 @@ def test_a_record_does_not_depend_on_the_runs_before_it(cached, monkeypatch):
     }
 
 
+@pytest.mark.nightly
 def test_one_worker_makes_them_all_as_fresh_processes_do(cached):
     file, seen, many = tiny.grid(cached, seeds=2), set(), set()
     one, summary = made(cached, "one", file, {"kind": "local", "slots": 1}, seen)

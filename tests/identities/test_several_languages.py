@@ -15,7 +15,6 @@ from lightning_modules.model import Transformer
 from lightning_modules.pretraining import fit
 from lightning_modules.training.recorder import Interrupted
 from lightning_modules.training.weights import WEIGHTS, load_weights
-from tests.depth import NIGHTLY
 from tests.languages import WORDS, texts, tiny_xlm
 
 
@@ -272,7 +271,7 @@ def test_hidden_words_are_the_same_next_to_their_translation_and_next_to_another
     assert differ > 0.8 * rows
 
 
-@pytest.mark.skipif(not NIGHTLY, reason="it learns for half a minute: `make nightly`")
+@pytest.mark.nightly
 def test_a_model_of_pairs_gains_from_a_translation_and_one_of_single_sentences_does_not(tmp_path, many):
     changes = {
         "evaluation.translated_pairs": 64,

@@ -86,6 +86,7 @@ def test_first_look_names_the_cells_of_open_claims_alone():
     assert found.missing == 0
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_identical_cells_are_silent_over_two_looks():
     """Families of five claims about equal cells, with variance ratios up to 9: at most 5 % of grids say anything."""

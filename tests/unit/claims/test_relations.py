@@ -175,6 +175,7 @@ def test_the_interval_excludes_exactly_when_p_is_small(relation, data):
     assert (outcome in SETTLED) == (p < 1 - level)
 
 
+@pytest.mark.nightly
 @every("n", [5, 10, 20])
 @every("kind", ["normal", "failed runs"])
 def test_equal_spreads_are_seldom_called_unequal(n, kind):

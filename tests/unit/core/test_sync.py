@@ -250,6 +250,7 @@ bring(Records(Path(sys.argv[1])), Records(Path(sys.argv[2])))
 """
 
 
+@pytest.mark.nightly
 def test_a_copy_that_is_killed_leaves_whole_records_and_the_next_one_goes_on(here, there):
     for seed in range(3):
         add(there, seed, digest=seed > 0)

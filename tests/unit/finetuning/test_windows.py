@@ -90,6 +90,7 @@ def kept_bytes(model, example):
     return sum(size for _, size in sizes.values())
 
 
+@pytest.mark.nightly
 def test_documents_twenty_times_as_long_take_little_more_memory(recurrent):
     system = recurrent.but(**{"model.hidden_size": 64})
     model = InWindows(encoder(system), 64, "concat").train()

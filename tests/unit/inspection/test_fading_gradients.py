@@ -60,6 +60,7 @@ def test_rows_end_behind_the_mark_and_copies_are_in_the_text():
         assert np.isclose((rows[:, -1] == rows[:, -11]).float().mean(), share, atol=0.05)
 
 
+@pytest.mark.nightly
 def test_intervals_are_of_seeds_and_one_seed_has_none():
     few, one = Fading(steps=1, seeds=2), Fading(steps=1, seeds=1)
     assert all(point.low < point.mean < point.high for point in few.curve("GRU", "trained")[1:10])

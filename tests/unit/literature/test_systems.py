@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from ablations.literature import published_values
 from ablations.literature.configurations import read as configurations
 from ablations.literature.systems import Hardware, released, told_of, training
@@ -67,6 +69,7 @@ def test_a_told_cost_stands_beside_the_same_training_alone():
     assert told_of([bert.but(**{"training.steps": 1000}), bert.but(**{"model.num_layers": 6})]) == []
 
 
+@pytest.mark.nightly
 def test_a_plan_as_published_says_the_stated_cost(tmp_path):
     stated = "Stated cost of bert"
     assert stated in Study("directionality", "paper", results_dir=tmp_path).plan().text
