@@ -36,6 +36,7 @@ include_patterns = [
     "notebooks/*.ipynb",
     "results/README.md",
     "results/claims.md",
+    "results/lectures.md",
     "results/*/*/README.md",
     "results/*/*/notebook.ipynb",
     "results/published/parameters.md",

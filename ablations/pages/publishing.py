@@ -14,7 +14,7 @@ from ablations.core.disk.publishing import StoreError, check_inside, turn, unwri
 from ablations.core.store import Records, Snapshot
 from ablations.measurements.measurements import Measurements
 from ablations.measurements.summaries import planned_metrics
-from ablations.pages import cards, parameters_page, report, scoreboard_page
+from ablations.pages import cards, lectures_page, parameters_page, report, scoreboard_page
 from ablations.planning import grids, scales
 from ablations.planning.grids import REQUEST
 from ablations.planning.plan import Plan, plan
@@ -112,8 +112,9 @@ def _publish(source: str, plan: Plan, measured: Measurements, results_dir: Path)
 
 
 def _overviews(snapshot: Snapshot) -> dict[str, Path]:
-    """Writes the scoreboard and the index of all pages."""
+    """Writes the scoreboard, the tables of the lectures and the index of all pages."""
     scoreboard_page.write(snapshot)
+    lectures_page.write(snapshot.folder)
     return _index(snapshot)
 
 

@@ -387,6 +387,7 @@ def index(results_dir: Path) -> Path:
     parts = ["# Results", "`make tables` rebuilds every number on these pages from `records/`."]
     overviews = {
         "claims.md": "[Which published claims hold](claims.md): the scoreboard of all papers.",
+        "lectures.md": "[The tables of the lectures](lectures.md): which grids ask the same, and their answers.",
         "statistics/README.md": "[How far the statistics can be trusted](statistics/README.md): coverage, false "
         "findings and power on simulated grids.",
         "published/parameters.md": "[Parameters of published configurations](published/parameters.md): the papers' "

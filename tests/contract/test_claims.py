@@ -4,6 +4,8 @@ import pytest
 import yaml
 
 from ablations.claims.published_claims import with_parts
+from ablations.literature.published_values import read
+from ablations.pages import lectures_page
 from ablations.pages.tables import published_values
 from ablations.planning import grids
 from ablations.study import Study
@@ -37,6 +39,19 @@ def test_hypotheses_list_every_claim_of_a_grid_and_published_every_table(name, t
     printed = {(table.file.removesuffix(".csv"), table.table) for table in study.grid.published}
     shown = tables.data.drop_duplicates(["paper", "table"]) if printed else ()
     assert len(shown) == len(printed)
+
+
+def test_a_table_of_the_lectures_has_its_values_and_every_grid_that_names_it():
+    naming = {}
+    for name in grids.available():
+        for source in grids.read(name).published:
+            naming.setdefault((source.file.removesuffix(".csv"), source.table), set()).add(name)
+    printed = lectures_page.read()
+    assert len(printed) == len({(one.file, one.table) for one in printed}) == 30
+    for one in printed:
+        assert read(one.file, one.table)
+        assert naming.get((one.file, one.table), set()) <= {*one.grids} <= grids.available().keys()
+        assert bool(one.grids) != bool(one.instead)
 
 
 @pytest.mark.slow
