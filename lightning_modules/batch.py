@@ -131,19 +131,19 @@ class Vocabulary(Protocol):
 
 
 @dataclass
-class Going(_Movable):
+class SegmentState(_Movable):
     """How the rows of a batch go on from the batch before: those of one micro-batch are the same at every step.
 
     Attributes:
         group: Which rows of a step they are: the number of their micro-batch.
-        fresh: Which of them start again from nothing. None if none does.
+        reset_mask: Which of them start again from nothing. None if none does.
         backward: Which of them go on to the left: what they read before is to the right of them. None if none does.
         reuse: How many of their positions go on, the first that are read, which the others follow for this step alone;
             None if all do.
     """
 
     group: int = 0
-    fresh: Bool[Tensor, " b"] | None = None
+    reset_mask: Bool[Tensor, " b"] | None = None
     backward: Bool[Tensor, " b"] | None = None
     reuse: int | None = None
 
@@ -183,7 +183,7 @@ class Tokens(_Movable):
     ends: Bool[Tensor, "b t"] | None = None  # the special ones that end a document, which a language model predicts
     following: Int[Tensor, " b"] | None = None  # the token after each row's last; None if it is not predicted
     context: int = 0  # the first positions, which are read and predict nothing
-    going: Going | None = None  # None for rows that go on from no other batch
+    segment_state: SegmentState | None = None  # None for rows that go on from no other batch
     cls: Int[Tensor, " b"] | None = None  # the column of each row's [CLS] where it is not the first
     characters: Characters | None = None  # of models that read them
     source: "Tokens | None" = None  # what each row is a translation of, in the same order, as long as its own longest
@@ -218,15 +218,15 @@ class Tokens(_Movable):
         )
 
     @property
-    def handed(self) -> Bool[Tensor, "b t"] | None:
-        """Which positions of rows that go on are handed on; None if all are."""
-        going, (rows, length) = self.going, self.ids.shape
-        if going is None or going.reuse is None:
+    def cached(self) -> Bool[Tensor, "b t"] | None:
+        """Which positions of rows that go on are cached for what follows; None if all are."""
+        state, (rows, length) = self.segment_state, self.ids.shape
+        if state is None or state.reuse is None:
             return None
         column = torch.arange(length, device=self.ids.device).expand(rows, -1)
-        if going.backward is not None:
-            column = torch.where(going.backward[:, None], length - 1 - column, column)
-        return column < going.reuse
+        if state.backward is not None:
+            column = torch.where(state.backward[:, None], length - 1 - column, column)
+        return column < state.reuse
 
     def with_cls_last(self) -> Self:
         """The same rows with their first piece, [CLS], behind their last one, as segment 2 (XLNet's released code).
@@ -273,8 +273,8 @@ class Target(_Movable):
 
     where: Int[Tensor, " n"]  # flat positions that are predicted. Of an answer that is read from a whole row, its first
     ids: Num[Tensor, " n"]  # of tokens or classes; real numbers in regression
-    read: Int[Tensor, "n k"] | None = None  # flat positions whose states answer; None means those at ``where``
-    asked: Int[Tensor, " n"] | None = None  # flat numbers of the queries that answer in place of states
+    output_positions: Int[Tensor, "n k"] | None = None  # flat, whose states answer; None means those at ``where``
+    queries: Int[Tensor, " n"] | None = None  # flat numbers of the queries that answer in place of states
 
     def count(self) -> float:
         """The number of predictions, the denominator of this target's mean loss."""
@@ -309,7 +309,7 @@ class Example(_Movable):
     targets: dict[str, Target] = field(default_factory=dict)
     counts: dict[str, float] = field(default_factory=dict)
     features: Float[Tensor, "b t k d"] | None = None  # precomputed layers of a frozen encoder; zero on padding
-    read: Int[Tensor, "b m"] | None = None  # flat positions whose last states are read, -1 for none; None means all
+    output_positions: Int[Tensor, "b m"] | None = None  # flat, whose last states are read, -1 for none; None means all
     groups: Int[Tensor, "b t"] | None = None
     queries: Queries | None = None
 
@@ -317,11 +317,11 @@ class Example(_Movable):
     def of(cls, tokens: Tokens) -> "Example":
         """The uncorrupted example: full visibility of real positions, no targets.
 
-        Positions that are handed on to the next step see each other alone. What they saw of the rest would reveal to
+        Positions that are cached for the next step see each other alone. What they saw of the rest would reveal to
         the next step the tokens that it has to predict.
         """
-        padded, handed = not bool(tokens.real.all()), tokens.handed
-        pairs = None if handed is None else (~handed[:, :, None] | handed[:, None])[:, None]
+        padded, cached = not bool(tokens.real.all()), tokens.cached
+        pairs = None if cached is None else (~cached[:, :, None] | cached[:, None])[:, None]
         return cls(inputs=tokens, visible=Visibility(real=tokens.real if padded else None, pairs=pairs))
 
     @property
@@ -347,18 +347,18 @@ class Example(_Movable):
         It stays as it is where most positions are read: then full rows are as fast.
         """
         rows, length = self.inputs.ids.shape
-        told = [target for target in self.targets.values() if target.asked is None]
-        reads = (target.where if target.read is None else target.read.flatten() for target in told)
-        where = torch.cat([*reads, torch.zeros(0, dtype=torch.long)]).unique()
+        by_states = (target for target in self.targets.values() if target.queries is None)
+        read = ((t.where if t.output_positions is None else t.output_positions).flatten() for t in by_states)
+        where = torch.cat([*read, torch.zeros(0, dtype=torch.long)]).unique()
         row = where // length
         counts = torch.bincount(row, minlength=rows)
         most = max(1, int(counts.max()))
         if most > _MOST_READ * length:
             return self
-        read = torch.full((rows, most), -1)
+        positions = torch.full((rows, most), -1)
         column = torch.arange(len(where)) - (counts.cumsum(0) - counts)[row]
-        read[row, column] = where
-        return replace(self, read=read)
+        positions[row, column] = where
+        return replace(self, output_positions=positions)
 
     def widened(self, multiple: int, most: int) -> Self:
         """The example with a few more columns of padding, and of positions that are read, so that few sizes occur.
@@ -379,13 +379,14 @@ class Example(_Movable):
         def wider(length: int) -> int:
             return max(length, min(most, -(-length // multiple) * multiple))
 
-        wide = length if self.inputs.going else wider(length)
+        wide = length if self.inputs.segment_state else wider(length)
         widened = self if wide == length else self._of_length(wide)
         if source is not None:
             source = source.padded(wider(source.ids.shape[1]))
             widened = replace(widened, inputs=replace(widened.inputs, source=source))
-        if (read := widened.read) is not None and (more := -read.shape[1] % multiple):
-            widened = replace(widened, read=torch.cat([read, read.new_full((rows, more), -1)], 1))
+        if (positions := widened.output_positions) is not None and (more := -positions.shape[1] % multiple):
+            positions = torch.cat([positions, positions.new_full((rows, more), -1)], 1)
+            widened = replace(widened, output_positions=positions)
         return widened
 
     def _of_length(self, wide: int) -> Self:
@@ -400,14 +401,16 @@ class Example(_Movable):
         if pairs is not None:  # a padded position sees itself (`attention_mask`)
             pairs = padded(padded(pairs, more, 3), more, 2, 1)
         targets = {
-            name: replace(target, where=moved(target.where), read=mapped(target.read, moved))
+            name: replace(target, where=moved(target.where), output_positions=mapped(target.output_positions, moved))
             for name, target in self.targets.items()
         }
-        rest: dict[str, Any] = {} if self.features is None else {"features": padded(self.features, more)}
+        rest: dict[str, Any] = {"output_positions": mapped(self.output_positions, moved)}
+        if self.features is not None:
+            rest["features"] = padded(self.features, more)
         if self.queries is not None:
             rest["queries"] = Queries(moved(self.queries.where), padded(self.queries.visible, more, 2))
         visible = replace(self.visible, real=inputs.real, pairs=pairs)
-        return replace(self, inputs=inputs, visible=visible, targets=targets, read=mapped(self.read, moved), **rest)
+        return replace(self, inputs=inputs, visible=visible, targets=targets, **rest)
 
     def check_readable(self, supports: Set[str]) -> None:
         """Refuses a batch that holds inputs besides its tokens which an encoder would ignore.
@@ -423,9 +426,9 @@ class Example(_Movable):
         held = {f"{name} table" for name in self.inputs.tables} | ({"features"} if self.features is not None else set())
         held |= {QUERY_STREAM} if self.queries is not None else set()
         held |= {SOURCE} if self.source is not None else set()
-        if (going := self.inputs.going) is not None:
-            held |= {BOTH_WAYS} if going.backward is not None else set()
-            held |= {REUSE} if going.reuse is not None else set()
+        if (state := self.inputs.segment_state) is not None:
+            held |= {BOTH_WAYS} if state.backward is not None else set()
+            held |= {REUSE} if state.reuse is not None else set()
         if ignored := sorted(held - supports):
             raise Unsupported(
                 f"this encoder does not read {', '.join(ignored)}, which the batch holds. "
@@ -438,8 +441,8 @@ class Encoded:
     """The output of a backbone. ``layers[0]`` is the embedding output, which may have another width than the others;
     ``layers[-1]`` equals ``last`` unless a final normalisation follows the last layer.
 
-    A backbone may compute its last layer only where it is read (`Example.read`). Then ``last`` is NaN elsewhere, so
-    that a loss that reads more is none, and ``layers`` ends before the last layer.
+    A backbone may compute its last layer only where it is read (`Example.output_positions`). Then ``last`` is NaN
+    elsewhere, so that a loss that reads more is none, and ``layers`` ends before the last layer.
 
     ``carry`` is what a backbone needs of the positions that it has read, an opaque value without gradient: given to
     ``forward`` together with the example of what follows, it spares reading them again. There are two: a text that is
@@ -468,10 +471,10 @@ class Encoded:
 
     def answering(self, target: Target) -> Float[Tensor, "n w"]:
         """The last states that answer a target which no other positions answer: of its queries, or at its positions."""
-        if target.asked is None:
+        if target.queries is None:
             return self.at(target.where)
         assert self.queries is not None
-        return self.queries.flatten(0, 1).index_select(0, target.asked)
+        return self.queries.flatten(0, 1).index_select(0, target.queries)
 
 
 @dataclass(frozen=True)

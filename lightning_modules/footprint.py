@@ -20,7 +20,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.overrides import TorchFunctionMode
 
 from lightning_modules import cached, languages
-from lightning_modules.batch import Example, Going, Tokens, mapped
+from lightning_modules.batch import Example, SegmentState, Tokens, mapped
 from lightning_modules.config import identity
 from lightning_modules.data import Vocabulary
 from lightning_modules.data.formats.by_language import TABLE
@@ -201,7 +201,7 @@ def trace(system: System, rows: int, recompute: bool = False, device: str = "met
         if recompute:
             recompute_layers(backbone)
         own = {_place(parameter) for network in (backbone, heads) for parameter in network.parameters()}
-        carry = backbone.begin(len(example.inputs.ids)) if example.inputs.going else None
+        carry = backbone.begin(len(example.inputs.ids)) if example.inputs.segment_state else None
         noted: dict[int, Tensor] = {}
         with _noting(noted), _AsOnGpu(bf16) if on_meta else torch.autocast("cpu", torch.bfloat16, enabled=bf16):
             encoded = backbone(example, carry)
@@ -294,7 +294,7 @@ def example_of(system: System, rows: int) -> Example:
         source = replace(tokens, special=side.expand(rows, -1), tables={}, labels={})
         tokens = replace(tokens, tables={}, labels={}, ends=source.special, source=source)
     if streams:
-        tokens = replace(tokens, following=ids[:, 0], going=Going())
+        tokens = replace(tokens, following=ids[:, 0], segment_state=SegmentState())
     number = np.arange(rows)
     return system.prepare(tokens, Draws(0, number, number, np.zeros(rows, dtype=np.int64)), _vocabulary(size))
 

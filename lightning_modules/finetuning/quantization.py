@@ -33,4 +33,4 @@ class Quantized(nn.Module):
 
     def forward(self, example: Example) -> Encoded:
         """The states at all positions: a packed matrix multiplies as a whole, so it reads no chosen ones."""
-        return self.encoder(replace(example, read=None))
+        return self.encoder(replace(example, output_positions=None))

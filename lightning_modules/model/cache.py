@@ -235,9 +235,9 @@ class SegmentMemory(NoCache):
     It holds the inputs of each layer, not their keys and values: these are projected again, with the weights of the
     step. Gradients stop. A memory has one length, set when it is begun; at first its positions are hidden.
 
-    It is before the batch, to the left of it. Of rows that go on to the left (`Going.backward`) it is to the right.
-    XLNet's released code reverses their text and negates their positions, which gives the same scores in a model that
-    reads both sides. Here their text stays as it is, and what they hand on is reversed: the nearest comes last.
+    It is before the batch, to the left of it. Of rows that go on to the left (`SegmentState.backward`) it is to the
+    right. XLNet's released code reverses their text and negates their positions, which gives the same scores in a model
+    that reads both sides. Here their text stays as it is, and what is cached of them is reversed: the nearest is last.
 
     Raises:
         Unsupported: For a memory of other rows or layers, and for rows with gaps that go on to the left.
@@ -245,11 +245,11 @@ class SegmentMemory(NoCache):
 
     def __init__(self, memory: Memory, example: Example, depth: int, direction: Direction) -> None:
         super().__init__(example, direction)
-        rows, going = len(example.inputs.ids), example.inputs.going
+        rows, state = len(example.inputs.ids), example.inputs.segment_state
         check_fit("memory", (len(memory.real), len(memory.layers)), (rows, depth))
         self.memory, self.reach = memory, memory.length
-        self.backward = None if going is None else going.backward
-        self.cached = self.new if going is None or going.reuse is None else going.reuse  # positions that go on
+        self.backward = None if state is None else state.backward
+        self.cached = self.new if state is None or state.reuse is None else state.reuse  # positions that go on
         self.counted = memory.positions is None and self.consecutive
         self.consecutive = self.counted and self.backward is None
         before = memory.positions

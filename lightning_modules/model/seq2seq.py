@@ -136,7 +136,7 @@ class DecoderCarry:
     """What a decoder needs to go on: the encoded source, and what it has read of its own sequence."""
 
     source: Source
-    past: Past | StackStates
+    past: Any  # `Past` of a transformer, `StackStates` of an LSTM
 
     def rows(self, which: Int[Tensor, " k"], *, same_sources: bool = False) -> "DecoderCarry":
         """What is needed of some rows, in this order; ``same_sources`` says that each keeps its source."""
@@ -340,7 +340,6 @@ class LSTMEncoderDecoder(RecurrentEncoder):
         self._check_visible(example)
         if isinstance(carry, DecoderCarry):
             source, before = carry.source, carry.past
-            assert not isinstance(before, Past), "of a transformer"
         elif example.source is not None and (carry is None or carry == BEGIN):
             source, before = self.encode_source(example.source, keep=carry is not None)
         else:

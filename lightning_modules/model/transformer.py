@@ -273,7 +273,7 @@ class TransformerEncoder(BackboneModule):
         Where not all of the last states are read, the last layer is computed at those that are and is not in the list.
         Of the other positions it needs keys and values, which spares most of its work.
         """
-        length, layers, output = x.shape[1], [x], example.read
+        length, layers, output = x.shape[1], [x], example.output_positions
         stream = None if example.queries is None else QueryStream(example.queries, length)
         context = self._context(example, x, cache, stream)
         if stream is not None:
@@ -289,7 +289,9 @@ class TransformerEncoder(BackboneModule):
         if stream is not None:
             count = stream.column.shape[1]
             last, queries = last.split([last.shape[1] - count, count], 1)
-        return layers, last if example.read is None else scatter_states(last, example.read, length), queries
+        if example.output_positions is not None:
+            last = scatter_states(last, example.output_positions, length)
+        return layers, last, queries
 
     def _layer(
         self,

@@ -106,11 +106,11 @@ class PermutationLM(Objective):
     def corrupt(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
         """Adds the target ``permuted`` with its queries and hides it by visibility; the input is unchanged."""
         tokens = example.inputs
-        handed, total = tokens.handed, self._budget(tokens.real.numpy())
-        if handed is None:
+        cached, total = tokens.cached, self._budget(tokens.real.numpy())
+        if cached is None:
             chosen = self._chosen(tokens, total, draws, vocabulary)
         else:  # either part has targets and spans of its own
-            apart, rest = handed.numpy(), self._budget((tokens.real & ~handed).numpy())
+            apart, rest = cached.numpy(), self._budget((tokens.real & ~cached).numpy())
             chosen = self._chosen(tokens, total - rest, draws, vocabulary, within=apart)
             chosen |= self._chosen(tokens, rest, replace(draws, stream="rest"), vocabulary, within=~apart)
         return asked(example, chosen, _order(example, chosen, draws))
@@ -230,10 +230,10 @@ def asked(
     length = chosen.shape[1]
     seen = visible(order)
     context = (order < 0)[:, None].expand_as(seen)
-    if (handed := tokens.handed) is not None:
-        # what is handed on sees itself alone, and the rest sees all of it
-        alike = handed[:, :, None] == handed[:, None]
-        seen, context = (torch.where(alike, each, handed[:, None]) for each in (seen, context))
+    if (cached := tokens.cached) is not None:
+        # what is cached sees itself alone, and the rest sees all of it
+        alike = cached[:, :, None] == cached[:, None]
+        seen, context = (torch.where(alike, each, cached[:, None]) for each in (seen, context))
     where = torch.from_numpy(np.flatnonzero(chosen))
     row = where // length
     counts = torch.bincount(row, minlength=len(chosen))
@@ -247,7 +247,7 @@ def asked(
         by_query[slot] = (context if name == ALONE else seen).flatten(0, 1)[where]
         parts.append(by_query.view(len(chosen), most, length))
         numbered = row * (most * len(names)) + number * most + (slot - row * most)
-        targets[name] = Target(where, tokens.ids.flatten()[where], asked=numbered)
+        targets[name] = Target(where, tokens.ids.flatten()[where], queries=numbered)
     queries = Queries(places.view(-1, most).repeat(1, len(names)), torch.cat(parts, 1))
     itself = torch.eye(length, dtype=torch.bool)
     pairs = (seen | itself)[:, None]

@@ -38,8 +38,8 @@ class SpanHead(nn.Module):
 
     def below(self, encoded: Encoded, target: Target) -> Float[Tensor, "n e"]:
         """What is multiplied by the word table."""
-        assert target.read is not None
-        left, right = target.read.unbind(1)
+        assert target.output_positions is not None
+        left, right = target.output_positions.unbind(1)
         # in a row, the left state is one position before the span's first
         position = self.position(target.where - left - 1)
         x = torch.cat([encoded.at(left), encoded.at(right), position], dim=-1)
@@ -94,7 +94,7 @@ class SpanBoundary(Objective):
         within &= column - first < self.longest
         read = torch.from_numpy((row[:, None] * columns + np.stack([left, right], axis=1))[within])
         kept = torch.from_numpy(within)
-        target = Target(where=asked.where[kept], ids=asked.ids[kept], read=read)
+        target = Target(where=asked.where[kept], ids=asked.ids[kept], output_positions=read)
         return replace(example, targets=example.targets | {SBO: target})
 
     def loss(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, Tensor]:

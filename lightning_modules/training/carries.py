@@ -12,7 +12,7 @@ from lightning_modules.model.settings import BackboneModule
 
 
 class Carries:
-    """What a model carries from batch to batch, for each group of rows that go on (`Tokens.going`).
+    """What a model carries from batch to batch, for each group of rows that go on (`Tokens.segment_state`).
 
     Training and evaluation have one each. Gradients stop at what is carried. A model that carries nothing, and rows
     that do not go on, are read as by the model alone.
@@ -31,22 +31,22 @@ class Carries:
 
     def read(self, backbone: BackboneModule, example: Example) -> Encoded:
         """What the model makes of a batch, after what it carries of the rows before."""
-        going = example.inputs.going
-        if going is None:
+        segment = example.inputs.segment_state
+        if segment is None:
             return backbone(example)
         rows, device = len(example.inputs.ids), example.inputs.ids.device
-        if going.group in self._held:
-            carry = self._held[going.group]
+        if segment.group in self._held:
+            carry = self._held[segment.group]
         else:
             carry = self._begun(backbone, rows, device)
-            if saved := self._saved.pop(going.group, None):
+            if saved := self._saved.pop(segment.group, None):
                 carry = filled(carry, saved)
         if carry is None:
             return backbone(example)
-        if going.fresh is not None:
-            carry = reset(carry, going.fresh)
+        if segment.reset_mask is not None:
+            carry = reset(carry, segment.reset_mask)
         encoded = backbone(example, carry)
-        self._held[going.group] = encoded.carry
+        self._held[segment.group] = encoded.carry
         return backbone(example, rolled(carry)) if self.foreign else encoded
 
     def _begun(self, backbone: BackboneModule, rows: int, device: torch.device) -> Any:

@@ -6,7 +6,7 @@ import itertools
 import pytest
 import torch
 
-from lightning_modules.batch import BEGIN, Example, Going, Tokens, Unsupported, Visibility
+from lightning_modules.batch import BEGIN, Example, SegmentState, Tokens, Unsupported, Visibility
 from lightning_modules.model import Transformer
 
 LENGTH, ROWS = 24, 3
@@ -101,16 +101,16 @@ def test_rows_that_go_on_to_the_left_remember_what_stands_to_their_right(way, me
     for step in range(3):
         at = torch.where(backward, 2 - step, step)[:, None] * part + torch.arange(part)
         example = batch(ids.gather(1, at))
-        example.inputs.going = Going(backward=backward)
+        example.inputs.segment_state = SegmentState(backward=backward)
         encoded = model(dataclasses.replace(example, visible=Visibility()), carry)
         carry = encoded.carry
         found.scatter_(1, at[..., None].expand(-1, -1, wanted.shape[2]), encoded.last)
     assert torch.allclose(found, wanted, atol=1e-10)
     padded = batch(ids[:, :part], torch.arange(part).expand(ROWS, -1) < part - 1)
-    padded.inputs.going = Going(backward=backward)
+    padded.inputs.segment_state = SegmentState(backward=backward)
     with pytest.raises(Unsupported, match="full"):
         model(padded, carry)
-    example.inputs.going = Going(backward=backward)
+    example.inputs.segment_state = SegmentState(backward=backward)
     with pytest.raises(Unsupported, match="left"):
         encoder(**POSITIONS[way])(example)
 

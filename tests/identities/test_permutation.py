@@ -110,10 +110,10 @@ def test_fewer_last_states_change_no_query_and_no_gradient(positions, norm):
     segments = torch.arange(LENGTH).ge(5).long().expand(3, -1)
     asked = example(words(3), ORDER, segments)
     where = asked.queries.where.flatten()
-    target = Target(where, asked.inputs.ids.flatten()[where], asked=torch.arange(12))
+    target = Target(where, asked.inputs.ids.flatten()[where], queries=torch.arange(12))
     asked.targets["permuted"] = target
     fewer = asked.read_at_targets()
-    assert fewer.read.lt(0).all(), "no last state of the content is read"
+    assert fewer.output_positions.lt(0).all(), "no last state of the content is read"
     slopes = []
     for given in (asked, fewer):
         model.zero_grad()
@@ -123,7 +123,7 @@ def test_fewer_last_states_change_no_query_and_no_gradient(positions, norm):
         slopes[-1]["answers"] = encoded.answering(target)
     assert slopes[0].keys() == slopes[1].keys()
     assert all(torch.allclose(slope, slopes[1][name], atol=1e-9) for name, slope in slopes[0].items())
-    both = dataclasses.replace(fewer, read=torch.tensor([[3, -1], [8, 15], [17, -1]]))
+    both = dataclasses.replace(fewer, output_positions=torch.tensor([[3, -1], [8, 15], [17, -1]]))
     encoded, whole = model(both), model(asked)
     for where in (3, 8, 15, 17):
         assert torch.allclose(encoded.last.flatten(0, 1)[where], whole.last.flatten(0, 1)[where], atol=1e-10)

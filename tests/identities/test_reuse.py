@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from lightning_modules.batch import Encoded, Example, Going, Unsupported, Visibility
+from lightning_modules.batch import Encoded, Example, SegmentState, Unsupported, Visibility
 from lightning_modules.objectives import PermutationLM
 from lightning_modules.objectives.choosing import Pieces
 from lightning_modules.training.carries import Carries
@@ -21,12 +21,12 @@ WAYS = ["relative", "learned distances", "rotary", "sided bias, pre-norm"]
 def example(ids, reuse=REUSE, backward=BACKWARD):
     """Rows as a step shows them, before any objective."""
     tokens = batch(ids).inputs
-    tokens.going = Going(backward=backward, reuse=reuse)
+    tokens.segment_state = SegmentState(backward=backward, reuse=reuse)
     return Example.of(tokens)
 
 
 def handed_on(ids, backward=BACKWARD, reuse=REUSE):
-    return example(ids, reuse, backward).inputs.handed
+    return example(ids, reuse, backward).inputs.cached
 
 
 def windows(text, step):
@@ -92,7 +92,7 @@ def permuted(ids, one_in=3.0, units=None, backward=BACKWARD, reuse=REUSE):
 @pytest.mark.parametrize("units", [None, Pieces()])
 def test_each_part_has_its_share_of_targets_and_an_order_of_its_own(units):
     one = permuted(texts(LENGTH), units=units)
-    handed, seen = one.inputs.handed, one.visible.pairs[:, 0]
+    handed, seen = one.inputs.cached, one.visible.pairs[:, 0]
     chosen = torch.zeros_like(handed).flatten()
     chosen[one.targets["permuted"].where] = True
     chosen = chosen.view_as(handed)
@@ -107,7 +107,7 @@ def test_each_part_has_its_share_of_targets_and_an_order_of_its_own(units):
             assert (among ^ among.T | torch.eye(len(among), dtype=torch.bool)).all()
             assert not seen[row][own & ~chosen[row]][:, own & chosen[row]].any(), "context sees no target of its part"
     asked = one.queries.where
-    assert torch.equal(asked.flatten()[one.targets["permuted"].asked], one.targets["permuted"].where)
+    assert torch.equal(asked.flatten()[one.targets["permuted"].queries], one.targets["permuted"].where)
     for row, column in np.argwhere((asked >= 0).numpy()):
         place = int(asked[row, column]) % LENGTH
         wanted = seen[row, place].clone()

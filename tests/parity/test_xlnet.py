@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer, XLNetConfig, XLNetLMHeadModel, XLNetModel
 
 from lightning_modules import interop
-from lightning_modules.batch import Example, Going, Queries, Tokens, Visibility
+from lightning_modules.batch import Example, Queries, SegmentState, Tokens, Visibility
 from lightning_modules.config import ConfigError
 from lightning_modules.data.text.tokenizer import Tokenizer, train
 from lightning_modules.objectives.permutation_lm import visible
@@ -181,7 +181,7 @@ def test_rows_that_follow_others_may_be_padded_on_either_side(folder, side, reus
     for seed, padding in ((1, 0), (2, 0), (3, 4)):
         ids, real, segments = rows(side, padding, seed)
         ours, more = permuted(ids, real, segments)
-        ours.inputs.going = Going(reuse=reuse)
+        ours.inputs.segment_state = SegmentState(reuse=reuse)
         encoded = backbone(ours, carry)
         wanted = theirs(**given(ids, real, segments), **more, mems=mems, output_hidden_states=True)
         assert (encoded.queries - wanted.hidden_states[-1]).abs().max() <= 1e-5

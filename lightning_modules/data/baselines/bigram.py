@@ -137,7 +137,7 @@ def seen(example: Example, target: str, mask: int) -> tuple[np.ndarray, np.ndarr
         known = known | inputs.ends
     visible = np.where(known.numpy(), inputs.ids.numpy(), _UNKNOWN)
     padded = np.pad(visible, ((0, 0), (1, 1)), constant_values=_UNKNOWN)
-    asked = example.targets[target].asked
+    asked = example.targets[target].queries
     row, column = np.divmod(example.targets[target].where.numpy(), visible.shape[1])
     column = column + STEP.get(target, 0)
     left, right = (
@@ -204,7 +204,7 @@ def cached_baseline(train: TokenStore, heldout: list[Example], target: str = "ml
         predicted = example.targets[target]
         for tensor in (example.inputs.ids, example.inputs.special, predicted.where, predicted.ids):
             digest.update(np.ascontiguousarray(tensor.numpy()).data)
-        if predicted.asked is not None and example.queries is not None:
-            digest.update(example.queries.visible.flatten(0, 1)[predicted.asked].numpy().tobytes())
+        if predicted.queries is not None and example.queries is not None:
+            digest.update(example.queries.visible.flatten(0, 1)[predicted.queries].numpy().tobytes())
     path = train.folder / f"baseline-{digest.hexdigest()[:16]}.json"
     return Baseline(**cached.kept_json(path, lambda: asdict(baseline(train, heldout, target))))

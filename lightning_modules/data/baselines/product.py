@@ -58,8 +58,8 @@ class Questions:
         for seen, shown in zip(seen_sides(target, example.visible), (around[:, :2], around[:, 2:]), strict=True):
             if not seen:
                 shown[:] = -1
-        if asked.asked is not None and example.queries is not None:
-            visible = np.pad(example.queries.visible.flatten(0, 1)[asked.asked].numpy(), reach)
+        if asked.queries is not None and example.queries is not None:
+            visible = np.pad(example.queries.visible.flatten(0, 1)[asked.queries].numpy(), reach)
             number = np.arange(len(column))
             sees = np.stack([visible[number, column + 2 + offset] for offset in _OFFSETS], axis=1)
             around = np.where(sees, around, -1)

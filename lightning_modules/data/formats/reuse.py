@@ -22,7 +22,7 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 import torch
 
-from lightning_modules.batch import Going, Tokens
+from lightning_modules.batch import SegmentState, Tokens
 from lightning_modules.data.formats.pairs import SPECIALS
 from lightning_modules.data.formats.stream import Stream
 from lightning_modules.data.store import TokenStore
@@ -67,11 +67,11 @@ class ReusedStream(Stream):
         """The windows with these numbers, as rows ``[b t]`` that go on to the right, by themselves."""
         return self._rows(np.asarray(indices, dtype=np.int64), np.zeros(len(indices), dtype=bool))
 
-    def going(self, indices: np.ndarray, going: Going) -> Tokens:
+    def going(self, indices: np.ndarray, going: SegmentState) -> Tokens:
         """See `Stream.going`."""
         indices = np.asarray(indices, dtype=np.int64)
         back = np.zeros(len(indices), dtype=bool) if going.backward is None else going.backward.numpy()
-        return replace(self._rows(indices, back), going=replace(going, reuse=self.reuse))
+        return replace(self._rows(indices, back), segment_state=replace(going, reuse=self.reuse))
 
     def _rows(self, indices: np.ndarray, back: np.ndarray) -> Tokens:
         """Windows as rows in the order of the text, each gone through to the right, or back."""

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from lightning_modules import cached
-from lightning_modules.batch import Going, Tokens
+from lightning_modules.batch import SegmentState, Tokens
 from lightning_modules.data.formats.blocks import Blocks
 from lightning_modules.data.store import TokenStore
 from lightning_modules.draws import permutation
@@ -61,14 +61,14 @@ class Stream(Blocks):
         """Tokens of the shortest text that gives a step so many rows."""
         return rows * self.length + 1
 
-    def going(self, indices: np.ndarray, going: Going) -> Tokens:
+    def going(self, indices: np.ndarray, going: SegmentState) -> Tokens:
         """The blocks with these numbers, as rows of a step that go on from the step before."""
-        return replace(self.batch(indices), going=going)
+        return replace(self.batch(indices), segment_state=going)
 
-    def stretches(self, start: np.ndarray, length: int, going: Going) -> Tokens:
+    def stretches(self, start: np.ndarray, length: int, going: SegmentState) -> Tokens:
         """Rows of a step that begin at these places of the text, whatever its blocks are; ``sample`` holds places."""
         tokens = self.between(start, start, start + length, length)
-        return replace(tokens, following=torch.from_numpy(self.at(start + length)[0]), going=going)
+        return replace(tokens, following=torch.from_numpy(self.at(start + length)[0]), segment_state=going)
 
     def batch(self, indices: np.ndarray, length: int | None = None, context: int = 0) -> Tokens:
         """The blocks with these numbers, as rows ``[b t]`` without padding.

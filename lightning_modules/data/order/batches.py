@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from lightning_modules.batch import Example, Going
+from lightning_modules.batch import Example, SegmentState
 from lightning_modules.data.formats.parts import Arranged
 from lightning_modules.data.formats.stream import Stream
 from lightning_modules.data.order.phases import phases
@@ -33,7 +33,7 @@ class Batches(Resumable):
     Steps by tokens have rows no longer than the longest of their micro-batch. The padding that is left out changes no
     number but rounding, and which random numbers of dropout meet which position.
 
-    The rows of a stream are those of the same micro-batch of the same rank at every step (`Tokens.going`).
+    The rows of a stream are those of the same micro-batch of the same rank at every step (`Tokens.segment_state`).
 
     Each ``Example.counts`` holds the counts of the whole optimiser step. For that, every rank prepares the
     global batch (0.1 ms) and yields only its own rows.
@@ -121,11 +121,11 @@ class Batches(Resumable):
         return counted | {"world_size": self.world_size, **numbers}
 
 
-def _going(group: int, fresh: bool, backward: np.ndarray | None, rows: np.ndarray) -> Going:
+def _going(group: int, fresh: bool, backward: np.ndarray | None, rows: np.ndarray) -> SegmentState:
     """How some rows of a step go on; a micro-batch without any that goes on to the left is as one of a plain stream."""
     anew = torch.ones(len(rows), dtype=torch.bool) if fresh else None
     back = None if backward is None or not backward[rows].any() else torch.from_numpy(backward[rows])
-    return Going(group, anew, back)
+    return SegmentState(group, anew, back)
 
 
 def _as_is(examples: list[Example]) -> list[Example]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from lightning_modules.batch import Example, Going, Tokens
+from lightning_modules.batch import Example, SegmentState, Tokens
 from lightning_modules.config import ConfigError
 from lightning_modules.data.formats.parts import Arranged
 from lightning_modules.data.formats.stream import Stream
@@ -97,5 +97,5 @@ class HeldOutStream(HeldOut):
         assert isinstance(self.sequences, Stream)
         tokens = self.sequences.batch(sample, context=context)
         if not self.reading.context:
-            tokens.going = Going(0, None if column else torch.ones(len(sample), dtype=torch.bool))
+            tokens.segment_state = SegmentState(0, None if column else torch.ones(len(sample), dtype=torch.bool))
         return tokens

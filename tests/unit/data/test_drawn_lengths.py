@@ -56,9 +56,9 @@ def test_rows_go_through_the_text_in_every_pass(drawn):
         tokens = example.inputs
         length = tokens.ids.shape[1]
         positions.append(length)
-        if tokens.going.fresh is not None:
+        if tokens.segment_state.reset_mask is not None:
             assert step == 0 or at + length > width  # the rest was too short for this step
-            assert bool(tokens.going.fresh.all())
+            assert bool(tokens.segment_state.reset_mask.all())
             passes, at = passes + 1, 0
         begins = np.arange(40) * width + at
         assert np.array_equal(tokens.ids.numpy(), text[begins[:, None] + np.arange(length)])

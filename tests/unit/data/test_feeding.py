@@ -118,7 +118,8 @@ def test_no_more_is_made_than_was_asked_and_nothing_stays_when_it_is_left():
 
 def shapes(loader):
     """Sizes of the rows, and of what is read of them, in a training."""
-    return {(*example.inputs.ids.shape, *(() if example.read is None else example.read.shape)) for example in loader}
+    read = ((each.inputs.ids.shape, each.output_positions) for each in loader)
+    return {(*shape, *(() if positions is None else positions.shape)) for shape, positions in read}
 
 
 def test_200_steps_of_a_fine_tuning_have_few_shapes():

@@ -109,7 +109,8 @@ def test_it_sees_what_the_model_sees():
 
 
 def test_of_a_permuted_order_it_sees_what_the_query_sees():
-    given = example([2, 5, 6, 7, 8, 2], Target(torch.tensor([2, 3]), torch.tensor([6, 7]), asked=torch.tensor([0, 1])))
+    target = Target(torch.tensor([2, 3]), torch.tensor([6, 7]), queries=torch.tensor([0, 1]))
+    given = example([2, 5, 6, 7, 8, 2], target)
     visible = torch.tensor([[[1, 1, 0, 0, 1, 1], [1, 1, 1, 0, 1, 1]]], dtype=torch.bool)
     given.queries = Queries(torch.tensor([[2, 3]]), visible)
     assert Questions.of([given], "mlm", MASK).around.tolist() == [[-1, 5, -1, 8], [5, 6, 8, -1]]

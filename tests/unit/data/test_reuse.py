@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from lightning_modules.batch import Going
+from lightning_modules.batch import SegmentState
 from lightning_modules.config import ConfigError
 from lightning_modules.data import InputFormat
 from lightning_modules.data.order.batches import Batches
@@ -41,19 +41,19 @@ def test_what_goes_on_is_the_text_without_a_gap_and_the_rest_follows_it(store, f
     before: list[list[int]] = []
     for step in range(2 * steps):
         tokens = batches.step(step)[0].inputs
-        assert (tokens.going.fresh is not None) == (step % steps == 0)
+        assert (tokens.segment_state.reset_mask is not None) == (step % steps == 0)
         for row in range(ROWS):
             number = row % each * steps + step % steps
             backward = both_ways and row >= each
             first = (count - 1 - number if backward else number) * REUSE
             assert tokens.ids[row].tolist() == text[first : first + LENGTH]
-            handed = tokens.ids[row][tokens.handed[row]].tolist()
+            handed = tokens.ids[row][tokens.cached[row]].tolist()
             assert handed == (tokens.ids[row, -REUSE:] if backward else tokens.ids[row, :REUSE]).tolist()
             if step % steps:
                 joined = handed + before[row] if backward else before[row] + handed
                 at = first + LENGTH - REUSE if backward else first - REUSE
                 assert joined == text[at : at + 2 * REUSE], "no gap and no overlap"
-        before = [tokens.ids[row][tokens.handed[row]].tolist() for row in range(ROWS)]
+        before = [tokens.ids[row][tokens.cached[row]].tolist() for row in range(ROWS)]
 
 
 def slowly_paired(text, ends, number, first, name):
@@ -98,7 +98,7 @@ def test_pairs_are_those_of_the_released_code(store, frame, backward):
         ends.add(place)
     assert place == len(text) == found.tokens
     numbers = np.arange(len(found))
-    going = Going(backward=torch.full((len(found),), backward) if backward else None)
+    going = SegmentState(backward=torch.full((len(found),), backward) if backward else None)
     tokens, labels = found.going(numbers, going), []
     for number in numbers.tolist():
         first = number * REUSE

@@ -69,8 +69,8 @@ def test_steps_show_the_columns_of_rows(store, frame, ranks, micro):
         assert torch.cat([each.inputs.ids for each in step_examples]).tolist() == [row[:-1] for row in wanted]
         assert pairs(step_examples) == [pair for row in wanted for pair in itertools.pairwise(row)]
         assert all(each.counts == {"next": ROWS * LENGTH} for each in step_examples)
-        assert [each.inputs.going.group for each in step_examples] == list(range(groups)) * ranks
-        fresh = [each.inputs.going.fresh for each in step_examples]
+        assert [each.inputs.segment_state.group for each in step_examples] == list(range(groups)) * ranks
+        fresh = [each.inputs.segment_state.reset_mask for each in step_examples]
         assert all(rows.all() for rows in fresh) if step % steps == 0 else fresh == [None] * len(fresh)
 
 
@@ -90,7 +90,7 @@ def test_half_of_the_rows_may_go_through_the_text_from_its_end(store, ranks, mic
         wanted = [text[block * LENGTH : (block + 1) * LENGTH] for block in at]
         assert torch.cat([example.inputs.ids for example in examples]).tolist() == wanted
         rows = [len(example.inputs.ids) for example in examples]
-        going = [example.inputs.going for example in examples]
+        going = [example.inputs.segment_state for example in examples]
         left = [
             torch.zeros(n, dtype=torch.bool) if one.backward is None else one.backward
             for one, n in zip(going, rows, strict=True)
@@ -131,7 +131,8 @@ def test_a_length_curriculum_starts_anew_at_its_second_phase(store):
     loader = Batches(stream(store, length=16), portions, predict, first=stream(store))
     examples = list(loader)
     assert [each.inputs.ids.shape[1] for each in examples] == [8, 8, 16, 16, 16, 16]
-    assert [each.inputs.going.fresh is not None for each in examples] == [True, False, True, False, False, True]
+    resets = [each.inputs.segment_state.reset_mask is not None for each in examples]
+    assert resets == [True, False, True, False, False, True]
     made = phases(stream(store, length=16), portions, stream(store))
     assert shown(made, portions, 6) == {8: 4, 16: 8}
     assert real_tokens(made, 6) == sum(each.inputs.ids.numel() for each in examples)
@@ -161,7 +162,7 @@ def test_held_out_rows_predict_every_position_once_however_they_are_cut(store, c
         assert [len(part) for part in asked] == [3 * length] * (26 // length) + [3 * (26 % length)] * (26 % length > 0)
         found[length] = sorted(itertools.chain(*asked))
         for example in held:
-            goes_on = example.inputs.going
+            goes_on = example.inputs.segment_state
             assert (goes_on is None) == (context > 0)
             assert example.inputs.context == min(context, int(example.inputs.sample[0]) * length)
     wanted = [start + column for start in (0, 37, 74) for column in range(1, 27)]

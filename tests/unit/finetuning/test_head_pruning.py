@@ -104,7 +104,7 @@ def test_heads_that_only_some_positions_ask_are_removed_likewise(tiny):
     rows, length = example.inputs.ids.shape
     masked = without(backbone, {4, 7})
     Heads.of(backbone).remove({4, 7})
-    example.read = torch.zeros(rows, 1, dtype=torch.long) + torch.arange(rows)[:, None] * length
+    example.output_positions = torch.zeros(rows, 1, dtype=torch.long) + torch.arange(rows)[:, None] * length
     assert torch.allclose(backbone(example).last[:, 0], masked(example).last[:, 0], rtol=0, atol=1e-10)
 
 

@@ -78,7 +78,7 @@ def test_permuted_prediction_tells_the_second_after_the_first(asked):
     assert found.means()["joint_loss"] == pytest.approx(float(said["permuted"].sum(1).mean()), abs=1e-4)
     assert found.means()["joint_alone_loss"] == pytest.approx(float(said["mlm"].sum(1).mean()), abs=1e-4)
     target, length = example.targets["permuted"], example.inputs.ids.shape[1]
-    sees = example.queries.visible.flatten(0, 1)[target.asked].view(-1, 2, length)
+    sees = example.queries.visible.flatten(0, 1)[target.queries].view(-1, 2, length)
     left, right = (target.where % length).view(-1, 2).T
     rows = torch.arange(len(left))
     left_sees, right_sees = sees[rows, 0, right], sees[rows, 1, left]

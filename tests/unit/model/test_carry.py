@@ -149,7 +149,7 @@ def test_states_at_some_positions_with_a_carry():
     carry = model(batch(ids[:, :10]), BEGIN).carry
     example = batch(ids[:, 10:])
     wanted = model(example, carry).last[:, -1]
-    example.read = (torch.arange(len(ids)) * 14 + 13)[:, None]
+    example.output_positions = (torch.arange(len(ids)) * 14 + 13)[:, None]
     assert torch.allclose(model(example, carry).last[:, -1], wanted, atol=1e-6)
 
 

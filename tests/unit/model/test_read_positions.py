@@ -31,7 +31,7 @@ def networks(settings, objectives):
 def corrupted(objectives, padding=0, **changes):
     tokens = dataclasses.replace(make_tokens(padding=padding), **changes)
     example = objectives.corrupt(Example.of(tokens), make_draws(), make_vocabulary())
-    assert example.read is None
+    assert example.output_positions is None
     return example
 
 
@@ -59,8 +59,8 @@ def assert_same_step(settings, objectives, example, read=None, multiple=1):
     """All positions and plain losses against the positions that are read and the losses in use."""
     model = networks(settings, objectives)
     wanted, slopes = stepped(model, objectives, example, lambda *given: straightforward(objectives, *given))
-    fewer = example.read_at_targets() if read is None else dataclasses.replace(example, read=read)
-    assert fewer.read is not None, "nothing is spared, so nothing is tested"
+    fewer = example.read_at_targets() if read is None else dataclasses.replace(example, output_positions=read)
+    assert fewer.output_positions is not None, "nothing is spared, so nothing is tested"
     fewer = fewer.widened(multiple, 32)
     found, gradients = stepped(
         model, objectives, fewer, lambda *given: {k: v[0] for k, v in objectives.loss(*given).items()}
@@ -85,7 +85,7 @@ def test_rows_and_reads_in_rounded_sizes(positions, padding):
     example = corrupted(MASKED, padding)
     rounded = example.read_at_targets().widened(9, 32)
     assert rounded.inputs.ids.shape[1] > example.inputs.ids.shape[1]
-    assert rounded.inputs.ids.shape[1] % 9 == rounded.read.shape[1] % 9 == 0
+    assert rounded.inputs.ids.shape[1] % 9 == rounded.output_positions.shape[1] % 9 == 0
     assert_same_step(TINY.but(positions=positions), MASKED, example, multiple=9)
 
 
@@ -136,7 +136,7 @@ def test_no_prediction_at_all():
 
 def test_full_rows_where_most_positions_are_read():
     every = Objectives(mlm=MaskedLM(masking=Masking(rate=1.0)))
-    assert corrupted(every).read_at_targets().read is None
+    assert corrupted(every).read_at_targets().output_positions is None
 
 
 def test_a_position_that_was_not_read_has_no_state():
@@ -180,7 +180,7 @@ def test_training_batches_say_what_is_read_and_held_out_ones_do_not(text_file):
     data = system.data_module(0)
     data.prepare_data()
     trained, heldout = next(iter(data.train_dataloader())), next(iter(data.heldout))
-    assert set(trained.targets["mlm"].where.tolist()) <= set(trained.read.flatten().tolist())
-    assert set(trained.targets["sentence"].where.tolist()) <= set(trained.read.flatten().tolist())
-    assert trained.read.shape[1] < 16
-    assert heldout.read is None
+    assert set(trained.targets["mlm"].where.tolist()) <= set(trained.output_positions.flatten().tolist())
+    assert set(trained.targets["sentence"].where.tolist()) <= set(trained.output_positions.flatten().tolist())
+    assert trained.output_positions.shape[1] < 16
+    assert heldout.output_positions is None

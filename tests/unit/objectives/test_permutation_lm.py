@@ -48,7 +48,7 @@ def test_one_in_so_many_tokens_is_predicted_and_nothing_is_replaced(one_in):
         assert torch.equal(example.inputs.ids, tokens.ids)
         assert torch.equal(target.ids, tokens.ids.flatten()[target.where])
         assert (tokens.real & ~tokens.special).flatten()[target.where].all()
-        assert torch.equal(example.queries.where.flatten()[target.asked], target.where)
+        assert torch.equal(example.queries.where.flatten()[target.queries], target.where)
 
 
 def test_the_order_is_one_of_targets_and_special_pieces():
@@ -108,7 +108,7 @@ def test_held_out_text_asks_what_masked_models_are_asked_alone_and_in_an_order()
     hidden[masked.where] = True
     hidden, special = hidden.view(8, 24), example.inputs.special
     row = masked.where // 24
-    alone, ordered = (sees[example.targets[name].asked] for name in ("mlm", "permuted"))
+    alone, ordered = (sees[example.targets[name].queries] for name in ("mlm", "permuted"))
     assert torch.equal(alone & example.inputs.real[row], (~hidden & ~special)[row])
     assert (ordered & hidden[row]).any()
     assert not ordered[torch.arange(len(row)), masked.where % 24].any()
@@ -128,7 +128,7 @@ def test_baselines_see_no_more_than_queries_do():
     ids = example.inputs.ids.flatten()
     for name in ("mlm", "permuted"):
         _, left, right = bigram.seen(example, name, mask=4)
-        sees = example.queries.visible.flatten(0, 1)[example.targets[name].asked]
+        sees = example.queries.visible.flatten(0, 1)[example.targets[name].queries]
         for number, at in enumerate(where.tolist()):
             for side, neighbour in ((left, at - 1), (right, at + 1)):
                 known = bool(sees[number, neighbour % 24]) and not example.inputs.special.flatten()[neighbour]

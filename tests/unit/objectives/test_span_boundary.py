@@ -60,7 +60,7 @@ def test_it_asks_what_lies_between_two_visible_pieces(longest, rate):
                 asked += [(row * 40 + p, row * 40 + at - 1, row * 40 + end, int(tokens.ids[row, p])) for p in places]
             at = end
     target = example.targets["sbo"]
-    assert [*zip(target.where.tolist(), *target.read.T.tolist(), target.ids.tolist(), strict=True)] == asked
+    assert [*zip(target.where.tolist(), *target.output_positions.T.tolist(), target.ids.tolist(), strict=True)] == asked
     assert asked
     assert example.counts == {"mlm": float(hidden.sum()), "sbo": float(len(asked))}
     assert example.groups is None
@@ -74,7 +74,7 @@ def test_the_head_reads_both_neighbours_and_the_place(embedding_size):
     encoded, target, head = backbone(example), example.targets["sbo"], heads["sbo"]["span"]
     head.bias.data.normal_()
     total = 0.0
-    for where, (left, right), word in zip(target.where, target.read, target.ids, strict=True):
+    for where, (left, right), word in zip(target.where, target.output_positions, target.ids, strict=True):
         x = torch.cat([encoded.last.flatten(0, 1)[left], encoded.last.flatten(0, 1)[right],
                        head.position.weight[where - left - 1]])  # fmt: skip
         for dense, norm in ((head.first, head.first_norm), (head.second, head.second_norm)):
@@ -98,7 +98,7 @@ def test_a_step_computes_the_last_layer_beside_spans_too():
         terms = chosen.loss(heads, backbone(shown), shown)
         sum(total / count for total, count, _ in terms.values()).backward()
         gradients.append([p.grad for p in (*backbone.parameters(), *heads.parameters())])
-    assert example.read_at_targets().read is not None
+    assert example.read_at_targets().output_positions is not None
     for one, other in zip(*gradients, strict=True):
         assert torch.allclose(one, other, atol=1e-6)
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 
-from lightning_modules.batch import Encoded, Example, Going
+from lightning_modules.batch import Encoded, Example, SegmentState
 from lightning_modules.measures.final_metrics import measures
 from lightning_modules.model.settings import BackboneModule
 from lightning_modules.objectives.objective import own_heads
@@ -125,7 +125,7 @@ class Remembers(BackboneModule):
 
 def going(group=0, fresh=None):
     tokens = make_tokens()
-    tokens.going = Going(group, fresh)
+    tokens.segment_state = SegmentState(group, fresh)
     return Example.of(tokens)
 
 
