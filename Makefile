@@ -17,7 +17,7 @@ SCALE ?= laptop
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick nightly oracle oracle-fast test-gpu test-engines lint types style format notebooks tables check docs benchmark benchmark-gpu clean
+.PHONY: help demo test quick nightly oracle oracle-fast test-gpu test-engines lint types style format notebooks tables check docs findings benchmark benchmark-gpu clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -100,6 +100,9 @@ docs: $(VENV)/.docs ## build the documentation site: build/site/index.html
 $(VENV)/.docs: $(VENV)/.installed
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[docs]'
 	touch $@
+
+findings: ## surprises about other packages, each shown by a script without this project's code; needs an index of packages
+	for script in findings/*.sh; do bash $$script || exit 1; done
 
 benchmark: $(VENV)/.installed ## speed against Hugging Face's Trainer, interleaved in one run
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[bench]'
