@@ -37,7 +37,17 @@ from lightning_modules.config import knob, once
 from lightning_modules.model.cache import check_fit
 from lightning_modules.model.embeddings import CharacterEncoder, Embeddings, WordsByCharacters
 from lightning_modules.model.layers import Dropout, LockedDropout, drop
-from lightning_modules.model.settings import FIRST_SEES, LARGEST, SEGMENTS, Backbone, BackboneModule
+from lightning_modules.model.settings import (
+    FIRST_SEES,
+    SEGMENTS,
+    Backbone,
+    BackboneModule,
+    Layers,
+    Positive,
+    Rate,
+    SegmentTypes,
+    Width,
+)
 from lightning_modules.model.transformer import initialise
 
 State = tuple[Float[Tensor, "b d"], Float[Tensor, "b c"]]  # of a layer after a position: output and cells
@@ -57,37 +67,31 @@ class RecurrentSettings(Backbone):
     1 - p. ``embedding_dropout`` and ``dropout`` are others, which drop single entries.
     """
 
-    num_layers: int = knob(1, "Number of layers L. With two stacks, of both together.", ge=1, le=LARGEST["num_layers"])
-    hidden_size: int = knob(2048, "Units d of a layer, in one direction.", ge=1, le=LARGEST["hidden_size"])
-    embedding_size: int | None = knob(
+    num_layers: Layers = knob(1, "Number of layers L. With two stacks, of both together.")
+    hidden_size: Width = knob(2048, "Units d of a layer, in one direction.")
+    embedding_size: Width | None = knob(
         768,
         "Width e of the embedding tables, which the first layer reads. By default hidden_size.",
-        ge=1,
-        le=LARGEST["embedding_size"],
     )
     direction: Literal["left_to_right", "right_to_left", "two_way"] = knob(
         "left_to_right",
         "Direction in which rows are read: two_way is one stack per direction, each with half of the layers, whose "
         "states are concatenated (ELMo).",
     )
-    output_size: int | None = knob(
+    output_size: Width | None = knob(
         None,
         "Units of the last layer of a stack, whose states heads read: 400 over layers of 1,150 in AWD-LSTM. By default "
         "hidden_size.",
         neutral=None,
-        ge=1,
-        le=LARGEST["hidden_size"],
     )
     residual: bool = knob(
         False, "Add what a layer reads to its output, from the second layer on (ELMo).", neutral=False
     )
-    cell_size: int | None = knob(
+    cell_size: Width | None = knob(
         None,
         "Cells of a layer, whose outputs are projected to its units: 4,096 over 512 in ELMo. By default that of its "
         "units, which are not projected.",
         neutral=None,
-        ge=1,
-        le=LARGEST["hidden_size"],
     )
     cell_clip: float = knob(
         0.0, "Projected layers: largest absolute value of a cell (3 in ELMo). No limit with 0.", neutral=0.0, ge=0
@@ -101,43 +105,34 @@ class RecurrentSettings(Backbone):
         "pieces of a word have its states.",
         neutral=None,
     )
-    segment_types: int = knob(
-        0, "Rows of the segment embedding table. No table with 0.", neutral=0, ge=0, le=LARGEST["segment_types"]
-    )
-    embedding_dropout: float = knob(0.1, "Dropout on the summed, normalised embeddings.", ge=0, lt=1)
-    dropout: float = knob(0.1, "Dropout on the output of each layer.", ge=0, lt=1)
-    word_type_dropout: float = knob(
+    segment_types: SegmentTypes = knob(0, "Rows of the segment embedding table. No table with 0.", neutral=0)
+    embedding_dropout: Rate = knob(0.1, "Dropout on the summed, normalised embeddings.")
+    dropout: Rate = knob(0.1, "Dropout on the output of each layer.")
+    word_type_dropout: Rate = knob(
         0.0,
         "Dropout of whole rows of the word table as it is read: a dropped word is zero at all its places in a batch. "
         "The output layer reads all rows.",
         neutral=0.0,
-        ge=0,
-        lt=1,
     )
-    input_dropout: float = knob(
-        0.0, "Dropout on the input of the first layer, the same at all positions of a row.", neutral=0.0, ge=0, lt=1
+    input_dropout: Rate = knob(
+        0.0, "Dropout on the input of the first layer, the same at all positions of a row.", neutral=0.0
     )
-    weight_dropout: float = knob(
-        0.0, "Dropout of recurrent weights, one mask for each layer and batch (DropConnect).", neutral=0.0, ge=0, lt=1
+    weight_dropout: Rate = knob(
+        0.0, "Dropout of recurrent weights, one mask for each layer and batch (DropConnect).", neutral=0.0
     )
-    hidden_dropout: float = knob(
-        0.0, "Dropout between layers, the same at all positions of a row.", neutral=0.0, ge=0, lt=1
-    )
-    output_dropout: float = knob(
+    hidden_dropout: Rate = knob(0.0, "Dropout between layers, the same at all positions of a row.", neutral=0.0)
+    output_dropout: Rate = knob(
         0.0,
         "Dropout on the states that heads read, the same at all positions of a row. The layers that are returned are "
         "without.",
         neutral=0.0,
-        ge=0,
-        lt=1,
     )
     embedding_norm: bool = knob(True, "LayerNorm on the summed embeddings.", neutral=True)
-    norm_eps: float = knob(1e-5, "Epsilon of the embeddings' LayerNorm.", gt=0)
-    init_std: float = knob(
+    norm_eps: Positive = knob(1e-5, "Epsilon of the embeddings' LayerNorm.")
+    init_std: Positive = knob(
         0.02,
         "Standard deviation of the initial embeddings. Recurrent weights are uniform within hidden_size ** -0.5, and "
         "the bias of forget gates is 1.",
-        gt=0,
     )
     init: Literal["truncated_normal", "normal", "uniform"] = knob(
         "normal",
@@ -261,11 +256,7 @@ class LSTMLayer(nn.LSTM):
     """One layer in one direction. It computes in the precision of its weights, even under autocast.
 
     While it trains, a share of its recurrent weights is zero, the same ones at all positions and in all rows of a batch
-    (Wan et al. 2013; Merity et al. 2018, section 2). The first position has no state behind it, so that none of this
-    reaches it. The gradient reaches the weights themselves, which stay parameters of the layer.
-
-    Args:
-        cells: Cells, if its units are projections of them.
+    (Wan et al. 2013; Merity et al. 2018, section 2). With ``cells``, its units are projections of so many.
     """
 
     spared = ("bias_ih_l0", "bias_hh_l0")  # without weight decay
@@ -329,15 +320,8 @@ class ProjectedLSTM(nn.Module):
         i, f, o = sigmoid(...), z = tanh(...)   each of W x_t + R h_{t-1} + b
         c_t = clip(f c_{t-1} + i z)             h_t = clip(P (o tanh(c_t)))
 
-    Weights are uniform within cells ** -0.5. The bias of forget gates starts at 1, other biases at 0, as in the layers
-    that are not projected.
-
-    Args:
-        cells: Its cells c.
-        size: Width d of its output.
-        cell_clip: Largest absolute value of a cell; without limit with 0.
-        output_clip: Largest absolute value of an output; without limit with 0.
-        weight_dropout: Share of the recurrent weights R that are zero in a training batch.
+    Weights are uniform within cells ** -0.5. The bias of forget gates starts at 1, other biases at 0. A clip of 0 is no
+    limit. ``weight_dropout`` is the share of R that is zero in a training batch.
     """
 
     spared = ("bias",)  # without weight decay
@@ -363,12 +347,7 @@ class ProjectedLSTM(nn.Module):
     def states(
         self, x: Float[Tensor, "b t k"], before: State | None = None, sizes: Int[Tensor, " b"] | None = None
     ) -> tuple[Float[Tensor, "b t d"], State]:
-        """The output after each position, and the state after the last one of each row.
-
-        Args:
-            before: The state before the first position; by default zeros.
-            sizes: The positions of each row that it reads, the first ones; by default all.
-        """
+        """See `LSTMLayer.states`."""
         with torch.autocast(x.device.type, enabled=False):
             recurrent = drop(self.recurrent, self.weight_dropout if self.training else 0.0)
             shares = torch.addmm(self.bias, x.to(self.bias.dtype).transpose(0, 1).flatten(0, 1), self.input.T)

@@ -31,7 +31,7 @@ from lightning_modules.config import Settings, knob
 from lightning_modules.model.attention import Source
 from lightning_modules.model.cache import NoCache, Past
 from lightning_modules.model.recurrent import Recurrent, RecurrentEncoder, RecurrentSettings, StackStates, State
-from lightning_modules.model.settings import LARGEST, StackSettings
+from lightning_modules.model.settings import Layers, StackSettings
 from lightning_modules.model.transformer import Transformer, TransformerEncoder
 
 Score = Literal["dot", "scaled_dot", "general", "additive", "uniform"]
@@ -51,9 +51,7 @@ class OfTwoSequences(Settings):
     direction: Literal["left_to_right"] = knob(
         "left_to_right", "That of the decoder, which reads from the left.", neutral="left_to_right"
     )
-    encoder_layers: int | None = knob(
-        None, "Layers of the encoder. By default num_layers.", ge=1, le=LARGEST["num_layers"]
-    )
+    encoder_layers: Layers | None = knob(None, "Layers of the encoder. By default num_layers.")
     source_embeddings: Literal["shared", "own"] = knob(
         "shared",
         "Word embeddings of the source: those of the target (shared: Vaswani et al. 2017, section 3.4) or a table of "
@@ -78,6 +76,7 @@ class EncoderDecoder(OfTwoSequences, StackSettings):
         *("embedding_divisor", "memory_length", "same_length", "segment_relation", "query_stream", "languages"),
     )
 
+    sub_layers = ("attention", "cross", "ffn")
     kind: Literal["encoder_decoder"] = knob("encoder_decoder", "")
 
     def resolved(self) -> Self:
@@ -90,11 +89,6 @@ class EncoderDecoder(OfTwoSequences, StackSettings):
         shared = {name: getattr(self, name) for name in StackSettings.model_fields}
         own = {"num_layers": self.encoder_layers or self.num_layers, "direction": "both"}
         return Transformer.model_construct(**(shared | own))  # resolved values need not be those of a file
-
-    @property
-    def sub_layers(self) -> tuple[str, ...]:
-        """See `StackSettings.sub_layers`."""
-        return ("attention", "cross", "ffn")
 
     @property
     def layers_in_all(self) -> int:

@@ -4,11 +4,11 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import torch
 from jaxtyping import Float
-from pydantic import model_validator
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from lightning_modules.batch import (
@@ -43,6 +43,12 @@ LARGEST = {
     "languages": 1 << 10,
 }
 HEAD_SIZE = 64  # default width of a head, that of every BERT and GPT
+Layers = Annotated[int, Field(ge=1, le=LARGEST["num_layers"])]
+Width = Annotated[int, Field(ge=1, le=LARGEST["hidden_size"])]
+Length = Annotated[int, Field(ge=0, le=LARGEST["max_positions"])]  # a number of positions
+SegmentTypes = Annotated[int, Field(ge=0, le=LARGEST["segment_types"])]
+Rate = Annotated[float, Field(ge=0, lt=1)]  # of dropout
+Positive = Annotated[float, Field(gt=0)]
 
 _Kind = TypeVar("_Kind", bound=Settings)
 if TYPE_CHECKING:
@@ -140,9 +146,9 @@ class Backbone(Settings, ABC):
         """Width of the states that heads read: that of one stack, or of two concatenated."""
 
     @property
-    @abstractmethod
     def embedded_width(self) -> int:
         """Width of ``Encoded.layers[0]``."""
+        return self.width
 
     @property
     def table_width(self) -> int:
@@ -229,15 +235,15 @@ def only(model: Backbone, kind: type[_Kind], what: str) -> _Kind:
 class StackSettings(Backbone):
     """Embeddings and a stack of layers over them. Defaults are those of BERT-base (Devlin et al. 2019, section 3)."""
 
-    num_layers: int = knob(12, "Number of layers L. With two stacks, of both together.", ge=1, le=LARGEST["num_layers"])
-    hidden_size: int = knob(768, "Width d of the residual stream.", ge=1, le=LARGEST["hidden_size"])
-    embedding_size: int | None = knob(
+    sub_layers: ClassVar[tuple[str, ...]] = ("attention", "ffn")  # of a layer, in their order
+
+    num_layers: Layers = knob(12, "Number of layers L. With two stacks, of both together.")
+    hidden_size: Width = knob(768, "Width d of the residual stream.")
+    embedding_size: Width | None = knob(
         None,
         "Width e of the embedding tables, projected to hidden_size if smaller (ALBERT, section 3.1). "
         "By default hidden_size.",
         neutral=None,
-        ge=1,
-        le=LARGEST["embedding_size"],
     )
     embedding_cutoffs: tuple[int, ...] = knob(
         (),
@@ -245,27 +251,23 @@ class StackSettings(Backbone):
         "objectives.lm.cutoffs (adaptive input: Baevski and Auli 2019, Transformer-XL).",
         neutral=(),
     )
-    embedding_divisor: int = knob(
+    embedding_divisor: Width = knob(
         1,
         "How many times narrower word embeddings are from one cluster of embedding_cutoffs to the next. Each cluster "
         "has a projection to hidden_size, and the adaptive softmax is tied to both (div_val, 4 in Transformer-XL's "
         "large models). 1 is one table.",
         neutral=1,
-        ge=1,
-        le=LARGEST["hidden_size"],
     )
     sharing: Literal["none", "attention", "ffn", "all"] = knob(
         "none", "Sub-layers, with their LayerNorm, that all layers of a group share (ALBERT).", neutral="none"
     )
     sharing_groups: int = knob(1, "Number of groups of consecutive layers. Sharing is within groups.", neutral=1, ge=1)
     num_heads: int | None = knob(None, f"Heads h. By default the most that fit, each {HEAD_SIZE} wide or wider.", ge=1)
-    key_size: int | None = knob(
+    key_size: Width | None = knob(
         None,
         "Width of the queries and keys of a head, d_k (Vaswani et al. 2017, Table 3 B). By default hidden_size / "
         "num_heads, as wide as its values.",
         neutral=None,
-        ge=1,
-        le=LARGEST["hidden_size"],
     )
     ffn_size: int | None = knob(
         None, "Inner width of the feed-forward sub-layers. By default 4 x hidden_size.", ge=1, le=LARGEST["ffn_size"]
@@ -288,21 +290,17 @@ class StackSettings(Backbone):
         "layer has its own (XLNet).",
         neutral="shared",
     )
-    clamp_length: int = knob(
+    clamp_length: Length = knob(
         0,
         "Relative positions: distances beyond this one count as this one. No limit with 0.",
         neutral=0,
-        ge=0,
-        le=LARGEST["max_positions"],
     )
-    memory_length: int = knob(
+    memory_length: Length = knob(
         0,
         "Positions before a batch whose layer inputs each layer attends to, without gradient, where rows continue "
         "from batch to batch (Transformer-XL). Each batch counts positions of a table (learned, sinusoidal) from the "
         "start, so that memory and batch have the same ones.",
         neutral=0,
-        ge=0,
-        le=LARGEST["max_positions"],
     )
     same_length: bool = knob(
         False,
@@ -342,9 +340,7 @@ class StackSettings(Backbone):
         ge=1,
         le=LARGEST["max_positions"],
     )
-    segment_types: int = knob(
-        2, "Rows of the segment embedding table. No table with 0.", neutral=0, ge=0, le=LARGEST["segment_types"]
-    )
+    segment_types: SegmentTypes = knob(2, "Rows of the segment embedding table. No table with 0.", neutral=0)
     languages: tuple[str, ...] = knob(
         (),
         "Languages that have an embedding, which is added at each position of a text in them (XLM). A batch must name "
@@ -361,11 +357,11 @@ class StackSettings(Backbone):
     attention_biases: bool = knob(
         True, "Biases of the projections of attention. Transformer-XL has none.", neutral=True
     )
-    embedding_dropout: float = knob(0.1, "Dropout on the summed, normalised embeddings.", ge=0, lt=1)
-    dropout: float = knob(0.1, "Dropout on the output of each sub-layer.", ge=0, lt=1)
-    attention_dropout: float = knob(0.1, "Dropout on attention weights.", ge=0, lt=1)
-    norm_eps: float = knob(1e-12, "Epsilon of LayerNorm: 1e-12 in BERT, 1e-5 in RoBERTa.", gt=0)
-    init_std: float = knob(0.02, "Standard deviation of the initial weights.", gt=0)
+    embedding_dropout: Rate = knob(0.1, "Dropout on the summed, normalised embeddings.")
+    dropout: Rate = knob(0.1, "Dropout on the output of each sub-layer.")
+    attention_dropout: Rate = knob(0.1, "Dropout on attention weights.")
+    norm_eps: Positive = knob(1e-12, "Epsilon of LayerNorm: 1e-12 in BERT, 1e-5 in RoBERTa.")
+    init_std: Positive = knob(0.02, "Standard deviation of the initial weights.")
     init: Literal["truncated_normal", "normal"] = knob(
         "truncated_normal",
         "Initialisation: truncated_normal is cut at two standard deviations (BERT), normal is fairseq's and GPT's.",
@@ -376,11 +372,10 @@ class StackSettings(Backbone):
         neutral=0.0,
         ge=0,
     )
-    position_init_std: float | None = knob(
+    position_init_std: Positive | None = knob(
         None,
         "Standard deviation of initial learned positions, 0.01 in GPT-2's released code. By default init_std.",
         neutral=None,
-        gt=0,
     )
     residual_init: Literal["plain", "scaled"] = knob(
         "plain",
@@ -535,11 +530,6 @@ class StackSettings(Backbone):
         """See `Backbone.width`."""
         return self.stacks * self.hidden_size
 
-    @property
-    def embedded_width(self) -> int:
-        """Width of ``Encoded.layers[0]``: the embeddings are projected to that of the stream."""
-        return self.width
-
     def size(self, vocab_size: int) -> Size:
         """See `Backbone.size`."""
         return replace(super().size(vocab_size), divisor=self.embedding_divisor)
@@ -590,11 +580,6 @@ class StackSettings(Backbone):
             )
         if depths and self.stacks > 1:
             raise ValueError("training.warm_start needs a single stack of layers: model.direction cannot be two_way")
-
-    @property
-    def sub_layers(self) -> tuple[str, ...]:
-        """The sub-layers of a layer, in their order."""
-        return ("attention", "ffn")
 
     @property
     def layers_in_all(self) -> int:
