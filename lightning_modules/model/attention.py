@@ -20,6 +20,14 @@ from lightning_modules.model.layers import drop, gather_rows, gather_states
 from lightning_modules.model.positions import Distances, Rotation, rotate
 from lightning_modules.model.settings import StackSettings
 
+Query = Float[Tensor, "b h t c"]
+Key = Float[Tensor, "b h s c"]
+Value = Float[Tensor, "b h s v"]
+Mixed = Float[Tensor, "b h t v"]  # values, by the weights of their positions
+Scores = Float[Tensor, "b h t s"]
+Terms = Float[Tensor, "b h t n"]  # of scores, of each distance
+Bias = Float[Tensor, "#b #h t s"] | None  # added to scores; None is nothing
+
 
 class QueryBiases(nn.Module):
     """What is added to queries before they meet keys, u, and before they meet distances, v; of all layers or of one."""
@@ -45,7 +53,7 @@ class AttentionContext:
         fully_masked: Which rows see nothing, so that nothing is mixed for them; None where each sees something.
     """
 
-    bias: Float[Tensor, "#b #h t s"] | None = None
+    bias: Bias = None
     rope_q: Rotation | None = None
     rope_k: Rotation | None = None
     distances: Distances | None = None
@@ -71,7 +79,7 @@ EVERYWHERE = AttentionContext()  # everything is seen, nothing has a position
 
 def attention_bias(
     mask: Bool[Tensor, "#b #h t s"] | None, position_bias: Float[Tensor, "#b h t s"] | None, dtype: torch.dtype
-) -> Float[Tensor, "#b #h t s"] | None:
+) -> Bias:
     """The bias that is added to the scores: the position bias, and minus infinity where the mask is False."""
     bias = None if position_bias is None else position_bias.to(dtype)
     if mask is None:
@@ -80,9 +88,7 @@ def attention_bias(
     return bias.masked_fill(~mask, float("-inf"))
 
 
-def attention_weights(
-    q: Float[Tensor, "b h t c"], k: Float[Tensor, "b h s c"], bias: Float[Tensor, "#b #h t s"] | None
-) -> Float[Tensor, "b h t s"]:
+def attention_weights(q: Query, k: Key, bias: Bias) -> Scores:
     """The attention weights: the softmax over s of ``q k^T / sqrt(c)`` plus the bias, in the precision of ``q``."""
     b, h, t, c = q.shape
     s = k.shape[2]
@@ -95,13 +101,7 @@ def attention_weights(
     return torch.softmax(scores, dim=-1, dtype=q.dtype).reshape(b, h, t, s)
 
 
-def explicit_attention(
-    q: Float[Tensor, "b h t c"],
-    k: Float[Tensor, "b h s c"],
-    v: Float[Tensor, "b h s v"],
-    bias: Float[Tensor, "#b #h t s"] | None,
-    dropout: float,
-) -> Float[Tensor, "b h t v"]:
+def explicit_attention(q: Query, k: Key, v: Value, bias: Bias, dropout: float) -> Mixed:
     """Attention as two batched matrix products, in the precision of ``q``.
 
     On CPUs under bfloat16 this is faster than the fused kernel, whose backward pass is slow there.
@@ -111,13 +111,7 @@ def explicit_attention(
     return torch.bmm(weights, v.flatten(0, 1)).reshape(b, h, t, v.shape[3])
 
 
-def attend(
-    q: Float[Tensor, "b h t c"],
-    k: Float[Tensor, "b h s c"],
-    v: Float[Tensor, "b h s v"],
-    bias: Float[Tensor, "#b #h t s"] | None,
-    dropout: float,
-) -> Float[Tensor, "b h t v"]:
+def attend(q: Query, k: Key, v: Value, bias: Bias, dropout: float) -> Mixed:
     """Attention by the kernel that suits device and precision; no fused one on CPUs has a gradient of the bias."""
     learned = bias is not None and bias.requires_grad
     if q.device.type == "cpu" and (q.dtype == torch.bfloat16 or learned):
@@ -127,15 +121,8 @@ def attend(
 
 def in_heads(
     x: Float[Tensor, "b t _"], parts: int, heads: int, rope: Rotation | None = None, rotated: int = 0
-) -> tuple[Float[Tensor, "b h t c"], ...]:
-    """The parts that ``x`` holds side by side, each divided among the heads; the first ones are rotated.
-
-    Args:
-        x: Projections; its width is parts x heads x c.
-        parts: How many there are: queries, keys and values are three.
-        rope: A rotation of queries and keys.
-        rotated: How many parts it rotates.
-    """
+) -> tuple[Query, ...]:
+    """The parts that ``x`` holds side by side ``[b t (parts h c)]``, divided among the heads; the first are rotated."""
     return _InHeads.apply(x, parts, heads, rope, rotated if rope else 0)
 
 
@@ -185,9 +172,7 @@ class Relation(nn.Module, ABC):
         super().__init__()
         self.biases = QueryBiases(settings) if settings.query_biases == "layer" else None
 
-    def forward(
-        self, q: Float[Tensor, "b h t c"], context: AttentionContext
-    ) -> tuple[Float[Tensor, "b h t c"], Float[Tensor, "b h t s"]]:
+    def forward(self, q: Query, context: AttentionContext) -> tuple[Query, Scores]:
         """The queries that meet the keys, and what is added to their scores, divided as they are."""
         biases = context.query_biases if self.biases is None else self.biases
         assert biases is not None
@@ -195,9 +180,7 @@ class Relation(nn.Module, ABC):
         return q + biases.u.to(q.dtype), context.distances.pick(self.terms(q * q.shape[3] ** -0.5, biases, context))
 
     @abstractmethod
-    def terms(
-        self, q: Float[Tensor, "b h t c"], biases: QueryBiases, context: AttentionContext
-    ) -> Float[Tensor, "b h t n"]:
+    def terms(self, q: Query, biases: QueryBiases, context: AttentionContext) -> Terms:
         """The terms of each divided query and distance."""
 
 
@@ -209,9 +192,7 @@ class ProjectedRelation(Relation):
         self.project = nn.Linear(settings.hidden_size, settings.hidden_size, bias=False)
         self.num_heads = settings.heads
 
-    def terms(
-        self, q: Float[Tensor, "b h t c"], biases: QueryBiases, context: AttentionContext
-    ) -> Float[Tensor, "b h t n"]:
+    def terms(self, q: Query, biases: QueryBiases, context: AttentionContext) -> Terms:
         """See `Relation.terms`."""
         assert context.sinusoids is not None
         assert biases.v is not None
@@ -231,9 +212,7 @@ class LearnedRelation(Relation):
         self.table = nn.Parameter(torch.empty(self.high - self.low + 1, settings.heads, settings.head_size))
         self.number = nn.Parameter(torch.zeros(self.high - self.low + 1, settings.heads))
 
-    def terms(
-        self, q: Float[Tensor, "b h t c"], biases: QueryBiases, context: AttentionContext
-    ) -> Float[Tensor, "b h t n"]:
+    def terms(self, q: Query, biases: QueryBiases, context: AttentionContext) -> Terms:
         """See `Relation.terms`."""
         assert context.distances is not None
         row = context.distances.each.clamp(self.low, self.high) - self.low
@@ -256,7 +235,7 @@ class SegmentRelation(nn.Module):
         self.w = nn.Parameter(torch.empty(settings.heads, 1, settings.head_size))
         self.s = nn.Parameter(torch.empty(2, settings.heads, settings.head_size))
 
-    def forward(self, q: Float[Tensor, "b h t c"], context: AttentionContext) -> Float[Tensor, "b h t s"]:
+    def forward(self, q: Query, context: AttentionContext) -> Scores:
         """What is added to the scores of queries."""
         assert context.segment_diff is not None
         biased = (q + self.w.to(q.dtype)) * q.shape[3] ** -0.5
@@ -311,7 +290,7 @@ class MultiHeadAttention(nn.Module):
         Args:
             x: The stream, whose positions ask.
             context: What all layers share of the batch, for all positions.
-            update: Keys and values -> those of all positions so far (`KVCache`); by default they are all.
+            update: New keys and values -> those of all positions so far (`KVCache`).
             attended: The stream attended to; by default ``x`` itself.
             at: The flat positions of ``x`` that ask; by default all (see `gather_states`).
         """
@@ -335,27 +314,25 @@ class MultiHeadAttention(nn.Module):
         attended: Float[Tensor, "b s d"] | None = None,
         at: Int[Tensor, "b m"] | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The projections divided among the heads, each ``[b h _ c]``; queries and keys are rotated.
-
-        With ``at`` the context is that of these positions.
-        """
+        """The projections in heads, queries and keys rotated; with ``at`` the context is that of these positions."""
         if attended is None and at is None:
             q, k, v = self._in_heads(self.qkv(x), 2, context.rope_q)
             return q, k, v
         q = self.queries(x if at is None else gather_states(x, at), context)
-        weight, bias = self.qkv.weight[self.query_width :], self.qkv.bias
-        projected = F.linear(
-            x if attended is None else attended, weight, None if bias is None else bias[self.query_width :]
-        )
+        projected = self._project(x if attended is None else attended, slice(self.query_width, None))
         k, v = self._in_heads(projected, 1, context.rope_k)
         return q, k, v
 
-    def queries(self, x: Float[Tensor, "b t d"], context: AttentionContext = EVERYWHERE) -> Float[Tensor, "b h t c"]:
+    def queries(self, x: Float[Tensor, "b t d"], context: AttentionContext = EVERYWHERE) -> Query:
         """The queries of a stream, rotated, divided among the heads."""
-        bias = None if self.qkv.bias is None else self.qkv.bias[: self.query_width]
-        projected = F.linear(x, self.qkv.weight[: self.query_width], bias)
+        projected = self._project(x, slice(None, self.query_width))
         (q,) = in_heads(projected, 1, self.num_heads, context.rope_q, rotated=1)
         return q
+
+    def _project(self, x: Float[Tensor, "b t d"], rows: slice) -> Float[Tensor, "b t _"]:
+        """What some rows of the projection of queries, keys and values give."""
+        bias = self.qkv.bias
+        return F.linear(x, self.qkv.weight[rows], None if bias is None else bias[rows])
 
     def _in_heads(self, x: Float[Tensor, "b t _"], keys: int, rope: Rotation | None) -> tuple[Tensor, ...]:
         """So many parts as wide as keys, rotated, and the values behind them, all divided among the heads."""
@@ -365,9 +342,7 @@ class MultiHeadAttention(nn.Module):
         rotated = in_heads(x[..., :width], keys, self.num_heads, rope, rotated=keys)
         return *rotated, *in_heads(x[..., width:], 1, self.num_heads)
 
-    def biased(
-        self, q: Float[Tensor, "b h t c"], context: AttentionContext
-    ) -> tuple[Float[Tensor, "b h t c"], Float[Tensor, "#b #h t s"] | None]:
+    def biased(self, q: Query, context: AttentionContext) -> tuple[Query, Bias]:
         """The queries as they meet the keys, and what is added to their scores."""
         bias, biased = None if context.bias is None else context.bias.to(q.dtype), q
         if self.relation is not None:
