@@ -26,9 +26,7 @@ class ClusteredTable(nn.Module):
     a matrix from there to width e, also where both are equally wide, as in the released code of Transformer-XL.
 
     Args:
-        width: Width e of what it gives, and of the vectors of the first cluster.
         cutoffs: The first id of each further cluster, ascending.
-        divisor: How many times narrower a cluster's vectors are than those before it.
     """
 
     def __init__(self, vocab_size: int, width: int, cutoffs: tuple[int, ...], divisor: int) -> None:
@@ -66,11 +64,7 @@ class ExtendedTable(nn.Embedding):
     """A table of word embeddings with rows for new symbols, whose ids start at ``FIRST_NEW``.
 
     The pretrained rows stay a parameter of their own under their own name. So weights of a pretraining fit, and a
-    softmax over the vocabulary has no entry for a symbol that is no piece. New rows are normal with deviation 0.02,
-    drawn from torch's current generator.
-
-    Args:
-        table: The pretrained table, whose parameter is taken over.
+    softmax over the vocabulary has no entry for a symbol that is no piece. New rows are normal with deviation 0.02.
     """
 
     NEW = "new"  # the name of the parameter of new rows
@@ -130,8 +124,7 @@ class WordsByCharacters(nn.Module):
     """A vector for each distinct word of a batch from its characters (Kim et al. 2016; ELMo).
 
     Filters run over the characters, padding included; the rectifier follows the maximum over places, as in the
-    released code. Places where a filter sees padding alone are alike, so that rows end seven characters, the width
-    of the widest filter, behind the longest word.
+    released code. Places of padding alone are alike: rows end the width of the widest filter behind the longest word.
     """
 
     def __init__(self, settings: CharacterEncoder, width: int) -> None:
@@ -179,10 +172,8 @@ class Embeddings(nn.Module):
     Args:
         word: The word table, or words by their characters, which `placed` takes.
         width: Width d of the output.
-        segment_types: Rows of the segment table; none with 0.
-        languages: Rows of the language table; none with 0.
-        positions: ``learned`` or ``sinusoidal``; the others add no table.
-        max_positions: Rows of the position table.
+        segment_types, languages: Rows of these tables; none with 0.
+        positions: ``learned`` or ``sinusoidal``, a table of ``max_positions`` rows; the others add none.
         scaled: Whether words are multiplied by the square root of their width e (Vaswani et al. 2017, section 3.4).
         norm_eps: Epsilon of LayerNorm; None for none.
         word_type_dropout: Share of words that are zero wherever they are in a training batch, before anything is added

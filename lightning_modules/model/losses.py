@@ -1,10 +1,8 @@
 """Losses over a vocabulary whose gradient is computed in the forward pass, in place of a second copy of the logits.
 
-In small models the loss over the vocabulary is a good part of a step, and nearly all of that is memory. Autograd keeps
-the log-probabilities in fp32 next to the logits. It fills a third array with zeros to start the backward pass, and
-casts the result. The gradient of the summed loss by the logits is softmax minus one-hot, known as soon as the loss is.
-So the forward pass puts it in the place of the logits, some rows at a time, which stay in the processor's cache. The
-same holds for the divergence of a student from its teacher, whose gradient is the difference of both distributions.
+Autograd keeps the log-probabilities in fp32 next to the logits, and fills a third array with zeros to start the
+backward pass. But the gradient by the logits is known as soon as the loss is: softmax minus one-hot, or the difference
+of two distributions. So the forward pass computes it, some rows at a time, which stay in the processor's cache.
 """
 
 from typing import Any
@@ -30,12 +28,8 @@ def summed_cross_entropy(
     The products run in the precision of autocast, bias and softmax in fp32. On other devices than CPUs, where small
     pieces would cost launches, torch's own loss is used.
 
-    Args:
-        states: States at the predicted positions.
-        table: One row for each word.
-        bias: One number for each word, or None.
-        smoothing: Share of the target that all words have together, the right one among them (Szegedy et al. 2016,
-            section 7). The rest is of the right word.
+    ``smoothing`` is the share of the target that all words have together, the right one among them (Szegedy et al.
+    2016, section 7).
     """
     if states.device.type == "cpu":
         return _SummedCrossEntropy.apply(*in_one_precision(states, table), bias, ids, smoothing)
@@ -101,12 +95,8 @@ def summed_divergence(
     """KL(teacher || student) in nats, summed over rows, times the square of the temperature (Hinton et al. 2015).
 
     Both distributions are softmax(logits / T) with logits ``states table^T + bias``. The gradient by the student's
-    logits is T (q - p), of the same size at any T, where p is the teacher's distribution and q the student's.
-
-    Args:
-        states: The student's states below its word table.
-        bias: One number for each word.
-        teachers: The same three of the teacher, which get no gradient.
+    logits is T (q - p), with p the teacher's distribution and q the student's, of the same size at any T.
+    ``teachers`` are states, table and bias of the teacher, which get no gradient.
     """
     ours, theirs = in_one_precision(states, table), in_one_precision(*teachers[:2])
     return _SummedDivergence.apply(*ours, bias, *theirs, teachers[2], temperature)
@@ -117,27 +107,17 @@ def summed_divergence_of_logits(
 ) -> Float[Tensor, ""]:
     """As `summed_divergence`, of logits that are there."""
     q, p = (logits.float() / temperature for logits in (ours, theirs.detach()))
-    apart = F.kl_div(q.log_softmax(-1), p.log_softmax(-1), reduction="sum", log_target=True)
-    return apart * temperature**2
+    return F.kl_div(q.log_softmax(-1), p.log_softmax(-1), reduction="sum", log_target=True) * temperature**2
 
 
 class _SummedDivergence(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        states: Tensor,
-        table: Tensor,
-        bias: Tensor,
-        teacher_states: Tensor,
-        teacher_table: Tensor,
-        teacher_bias: Tensor,
-        temperature: float,
-    ) -> Tensor:
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        states, table, bias, teacher_states, teacher_table, teacher_bias, temperature = inputs
         rows = max(1, _DIVERGENCE_ENTRIES // len(table)) if states.device.type == "cpu" else max(1, len(states))
         total, by_bias = bias.new_zeros(()), torch.zeros_like(bias)
         by_states, by_table = torch.empty_like(states), torch.zeros_like(table)
-        parts = zip(states.split(rows), teacher_states.split(rows), by_states.split(rows), strict=True)
-        for ours, theirs, slope in parts:
+        for ours, theirs, slope in zip(*(x.split(rows) for x in (states, teacher_states, by_states)), strict=True):
             q = (ours @ table.T + bias).div_(temperature)
             p = (theirs @ teacher_table.T + teacher_bias).div_(temperature)
             p_shares, q_shares = p.softmax(-1), q.softmax(-1)

@@ -57,10 +57,8 @@ class Rotation(NamedTuple):
 def rotation(positions: Int[Tensor, "#b t"], size: int, head: int, dtype: torch.dtype, base: float = _BASE) -> Rotation:
     """Rotary positions: pair i of ``size / 2`` by ``position * base^(-2i / size)`` (Su et al. 2021, equation 15).
 
-    Args:
-        size: Dimensions of a head that are rotated; even.
-        head: Width of a head.
-        dtype: Precision of the cosines and sines, that of queries and keys; angles are computed in float64.
+    An even ``size`` of the dimensions of a ``head`` are rotated. Angles are computed in float64; ``dtype`` is the
+    precision of queries and keys.
     """
     pair = torch.arange(0, size, 2, dtype=torch.float64, device=positions.device)
     angles = positions[:, None, :, None].double() * base ** (-pair / size)
@@ -110,8 +108,6 @@ class Distances:
         """The distances of the positions that attend and those attended to.
 
         Args:
-            queries: The positions that attend.
-            attended: The positions attended to.
             direction: Of the model; one that reads to the right has no distance below 0, since it never attends there.
             clamp: The largest distance; farther ones count as this one. 0 means none.
             consecutive: Whether both are numbered without gaps and end together.
@@ -228,9 +224,8 @@ class LinearBias(PositionScheme):
 class SidedLinearBias(LinearBias):
     """ALiBi for encoders with a sense of direction: each head attends to one side only, itself included.
 
-    The non-symmetric form that the authors of ALiBi propose for encoders (released code, FAQ). Unlike the symmetric
-    form it distinguishes left from right neighbours, and a masked language model leaves its plateau several times
-    sooner.
+    The non-symmetric form that the authors of ALiBi propose for encoders (released code, FAQ). A masked language model
+    leaves its plateau several times sooner than with the symmetric one.
     """
 
     def each(self, heads: int, direction: Direction) -> list[float]:

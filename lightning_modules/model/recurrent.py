@@ -551,10 +551,7 @@ class RecurrentEncoder(BackboneModule):
         """What the next batch is read from if rows are not read by themselves: the states after the batch before.
 
         The released code of ELMo reads like this, in both directions, whatever the text. A batch of fewer rows takes
-        the first ones.
-
-        Args:
-            carry: The states after the batch before; zeros by default.
+        the first ones. Without a carry states are zero.
         """
         if carry is None or len(carry[0][0][0]) < rows:
             return self.zeros(rows, device)
@@ -613,11 +610,8 @@ def _in_order(x: Float[Tensor, "b t k"], order: Int[Tensor, "b t"] | None) -> Fl
 class BiLSTM(nn.Module):
     """Layers of two LSTMs each, one per direction; every layer reads both directions of the one below.
 
-    Initialised as in torch: uniform within ``size ** -0.5``. It computes in the precision of its weights, even under
-    autocast: rounding a recurrence to bfloat16 at each step is no faster on CPUs and loses precision.
-
-    Args:
-        size: Width of each direction.
+    Initialised as in torch: uniform within ``size ** -0.5``, with ``size`` the width of each direction. It computes in
+    the precision of its weights, even under autocast: to round at each step is no faster on CPUs and less precise.
     """
 
     def __init__(self, inputs: int, size: int, layers: int) -> None:
@@ -636,13 +630,8 @@ class BiLSTM(nn.Module):
 class BiLSTMOnTop(nn.Module):
     """An encoder with a BiLSTM over its last states (Devlin et al. 2019, Table 5, "+ BiLSTM").
 
-    The paper only says that it is randomly initialised and added for fine-tuning. Its width is our choice: a head reads
-    states as wide as without it.
-
-    Args:
-        encoder: A pretrained backbone, which is trained too.
-        width: Width of its states.
-        layers: Layers of the BiLSTM; each direction is half as wide.
+    The paper only says that it is randomly initialised and added for fine-tuning. Its width is our choice: each
+    direction is half as wide as the encoder, which is trained too.
 
     Attributes:
         width: Width of the states that a head reads; one less if the encoder's is odd.

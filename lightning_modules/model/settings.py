@@ -218,10 +218,7 @@ class Backbone(Settings, ABC):
 
 
 def only(model: Backbone, kind: type[_Kind], what: str) -> _Kind:
-    """The settings of an encoder where one kind alone will do.
-
-    Args:
-        what: What asks for it, as the subject of the refusal.
+    """The settings of an encoder where one kind alone will do, for ``what`` asks for it.
 
     Raises:
         ConfigError: For another kind, naming it and the one that will do.

@@ -279,8 +279,8 @@ class TransformerEncoder(BackboneModule):
         if stream is not None:
             output = None if output is None else stream.rows(output)
             x = torch.cat([x, self._query_states(example.inputs, stream)], 1)
-        saved = self.recompute and self.training and torch.is_grad_enabled()
-        run = functools.partial(checkpoint, self._layer, use_reentrant=False) if saved else self._layer
+        recompute = self.recompute and self.training and torch.is_grad_enabled()
+        run = functools.partial(checkpoint, self._layer, use_reentrant=False) if recompute else self._layer
         for number, owners in enumerate(self.owners):
             at = output if number == len(self.owners) - 1 else None
             x = run(owners, x, context, cache.update_of(number), cache.attended_states(x), at, source)

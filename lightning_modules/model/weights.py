@@ -105,10 +105,7 @@ def chosen_layers(
     """The weights of a deeper model as those of one that has some of its layers.
 
     A table that is added to the word embeddings, such as one of segments, is left out where the model has none, as in
-    DistilBERT.
-
-    Args:
-        names: Names of the weights of the model that has these alone.
+    DistilBERT. ``names`` are those of the weights of the model that has these layers alone.
     """
     kept = {name: tensor for name, tensor in weights.items() if not _SUB_LAYER.match(name)}
     own = set(names)
