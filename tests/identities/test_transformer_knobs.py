@@ -1,9 +1,11 @@
 """What knobs of the backbone promise of its states: order, distances, padding, sight and widths."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from lightning_modules.batch import Example, Visibility
+from lightning_modules.batch import Example, Visibility, mapped
 from lightning_modules.config import ConfigError
 from lightning_modules.model import Transformer
 from lightning_modules.model.attention import attend, attention_bias, explicit_attention
@@ -12,68 +14,54 @@ from tests.conftest import make_tokens
 TINY = Transformer(num_layers=2, hidden_size=32, num_heads=2, max_positions=32)
 
 
+def encoder(**changes):
+    torch.manual_seed(0)
+    return TINY.but(init_std=0.2, **changes).build(50).eval()
+
+
+@torch.no_grad()
+def states(model, **changes):
+    """The last states of a batch whose tokens are changed."""
+    return model(Example.of(replace(make_tokens(rows=1), **changes))).last
+
+
 @pytest.mark.parametrize("knob", ["embedding_dropout", "dropout", "attention_dropout"])
 def test_dropouts_are_off_in_evaluation(knob):
-    torch.manual_seed(0)
-    plain = TINY.build(50).eval()
-    torch.manual_seed(0)
-    dropped = TINY.but(**{knob: 0.5}).build(50).eval()
-    example = Example.of(make_tokens())
-    assert torch.equal(plain(example).last, dropped(example).last)
+    assert torch.equal(states(encoder()), states(encoder(**{knob: 0.5})))
 
 
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal", "linear_bias", "sided_linear_bias", "rotary", "none"])
 def test_order_matters_exactly_when_positions_are_known(positions):
-    torch.manual_seed(0)
-    encoder = TINY.but(positions=positions, init_std=0.2).build(50).eval()
-    tokens = make_tokens(rows=1)
-    shuffled = make_tokens(rows=1)
-    order = torch.randperm(16, generator=torch.Generator().manual_seed(3))
-    shuffled.ids = tokens.ids[:, order]
-    with torch.no_grad():
-        one, two = encoder(Example.of(tokens)).last[:, order], encoder(Example.of(shuffled)).last
-    assert torch.allclose(one, two, atol=1e-5) == (positions == "none")
+    model, order = encoder(positions=positions), torch.randperm(16, generator=torch.Generator().manual_seed(3))
+    shuffled = states(model, ids=make_tokens(rows=1).ids[:, order])
+    assert torch.allclose(states(model)[:, order], shuffled, atol=1e-5) == (positions == "none")
 
 
 @pytest.mark.parametrize("positions", ["linear_bias", "sided_linear_bias", "rotary"])
 def test_relative_positions_see_distances_only(positions):
     """Shifting every position by a constant changes nothing under relative positions."""
-    torch.manual_seed(0)
-    encoder = TINY.but(positions=positions, init_std=0.2).build(50).eval()
-    tokens = make_tokens(rows=2)
-    with torch.no_grad():
-        plain = encoder(Example.of(tokens)).last
-        tokens.positions = torch.arange(16).expand(2, 16) + 100
-        assert torch.allclose(encoder(Example.of(tokens)).last, plain, atol=1e-6)
+    model = encoder(positions=positions)
+    assert torch.allclose(states(model, positions=torch.arange(16)[None] + 100), states(model), atol=1e-6)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("positions", ["learned", "linear_bias", "sided_linear_bias", "rotary"])
 def test_padding_leaks_nothing(norm, positions):
-    torch.manual_seed(0)
-    encoder = TINY.but(norm=norm, positions=positions, init_std=0.2).build(50).eval()
-    tokens = make_tokens(rows=4, padding=6)
-    other = make_tokens(rows=4, padding=6)
-    other.ids = torch.where(tokens.real, tokens.ids, torch.full_like(tokens.ids, 33))
+    model, tokens = encoder(norm=norm, positions=positions), make_tokens(rows=4, padding=6)
+    other = replace(tokens, ids=torch.where(tokens.real, tokens.ids, 33))
+    cut = mapped(tokens, lambda table: table[1:2, :10] if table.ndim > 1 else table[1:2])
     with torch.no_grad():
-        one, two = encoder(Example.of(tokens)).last, encoder(Example.of(other)).last
-        cut = make_tokens(rows=4, padding=6)
-        assert one.isfinite().all()
-        assert torch.equal(one[tokens.real], two[tokens.real])
-        cut.ids, cut.real, cut.special = cut.ids[1:2, :10], cut.real[1:2, :10], cut.special[1:2, :10]
-        cut.tables["segment"] = cut.tables["segment"][1:2, :10]
-        assert torch.allclose(encoder(Example.of(cut)).last, one[1:2, :10], atol=1e-5)
+        one, two, alone = (model(Example.of(each)).last for each in (tokens, other, cut))
+    assert one.isfinite().all()
+    assert torch.equal(one[tokens.real], two[tokens.real])
+    assert torch.allclose(alone, one[1:2, :10], atol=1e-5)
 
 
 def test_pairs_restrict_sight():
     """A visibility given pair by pair equals the causal flag when it says the same."""
-    torch.manual_seed(0)
-    encoder = TINY.but(init_std=0.2).build(50).eval()
-    flagged, paired = Example.of(make_tokens()), Example.of(make_tokens())
-    flagged.visible = Visibility(causal=True)
-    paired.visible = Visibility(pairs=torch.ones(16, 16, dtype=torch.bool).tril()[None, None])
-    with torch.no_grad():
-        assert torch.equal(encoder(flagged).last, encoder(paired).last)
+    pairs = torch.ones(1, 1, 16, 16, dtype=torch.bool).tril()
+    seen = (Example(make_tokens(), visible) for visible in (Visibility(causal=True), Visibility(pairs=pairs)))
+    assert torch.equal(*(encoder()(example).last for example in seen))
 
 
 @pytest.mark.parametrize(
@@ -81,13 +69,9 @@ def test_pairs_restrict_sight():
 )
 def test_who_knows_left_from_right(positions, directed):
     """Reversing a sequence reverses the output exactly when direction is not seen."""
-    torch.manual_seed(0)
-    encoder = TINY.but(positions=positions, init_std=0.2).build(50).eval()
-    tokens, reverse = make_tokens(rows=1), make_tokens(rows=1)
-    reverse.ids = tokens.ids.flip(1)
-    with torch.no_grad():
-        one, two = encoder(Example.of(tokens)).last, encoder(Example.of(reverse)).last.flip(1)
-    assert torch.allclose(one, two, atol=1e-5) != directed
+    model = encoder(positions=positions)
+    reverse = states(model, ids=make_tokens(rows=1).ids.flip(1)).flip(1)
+    assert torch.allclose(states(model), reverse, atol=1e-5) != directed
 
 
 @pytest.mark.parametrize("masked", [False, True])

@@ -47,24 +47,6 @@ def factors(dropped, full):
 
 
 @torch.no_grad()
-def test_it_is_torchs_lstm_where_settings_coincide():
-    model = encoder()
-    layers, last = read(model)
-    x = model.embeddings.word(make_tokens().ids)
-    for number, layer in enumerate(bare(model), 1):
-        x, _ = layer(x)
-        assert torch.equal(layers[number], x)
-    assert torch.equal(last, x)
-    equal = encoder(num_layers=2, output_size=None, hidden_size=8)
-    stacked = nn.LSTM(8, 8, 2, batch_first=True)
-    for number, layer in enumerate(equal.stacks[0]):
-        for name, weight in layer.named_parameters():
-            stacked.get_parameter(name.replace("l0", f"l{number}")).copy_(weight)
-    states, _ = stacked(equal.embeddings.word(make_tokens().ids))
-    assert torch.allclose(read(equal)[1], states, atol=1e-7)
-
-
-@torch.no_grad()
 def test_residual_connections_add_what_a_layer_reads():
     model = encoder(residual=True, output_size=None, hidden_size=8)
     layers, last = read(model)
@@ -89,16 +71,10 @@ def test_a_dropped_word_is_zero_wherever_it_stands():
 
 
 @torch.no_grad()
-def test_input_dropout_is_the_same_at_all_positions_of_a_row():
-    layers, _ = read(encoder(input_dropout=HALF))
-    kept = factors(layers[0], read(encoder())[0][0])
-    locked(kept)
-
-
-@torch.no_grad()
-def test_output_dropout_changes_what_heads_read_and_no_layer():
-    layers, last = read(encoder(output_dropout=HALF))
-    assert all(torch.equal(one, two) for one, two in zip(layers, read(encoder())[0], strict=True))
+def test_dropout_of_input_and_output_is_the_same_at_all_positions_of_a_row():
+    plain, (layers, last) = read(encoder())[0], read(encoder(output_dropout=HALF))
+    locked(factors(read(encoder(input_dropout=HALF))[0][0], plain[0]))
+    assert all(torch.equal(one, two) for one, two in zip(layers, plain, strict=True)), "what heads read, and no layer"
     locked(factors(last, layers[-1]))
 
 
@@ -173,12 +149,9 @@ def test_dropouts_are_off_in_evaluation_and_keep_the_mean(name):
     if name in ("input_dropout", "output_dropout", "word_type_dropout"):  # those that nothing nonlinear follows
         model.train()
         part = 1 if name == "output_dropout" else 0
-        found = [read(model, seed)[part] if part else read(model, seed)[part][0] for seed in range(400)]
-        full = read(plain)[part] if part else read(plain)[part][0]
+        tried = read(plain), *(read(model, seed) for seed in range(400))
+        full, *found = (each[1] if part else each[0][0] for each in tried)
         assert (torch.stack(found).mean(0) - full).abs().max() < 0.3 * full.abs().max()
-
-
-# --- sizes
 
 
 @pytest.mark.parametrize(("words", "published"), [(10_000, 24_221_600), (33_278, 33_556_078)])

@@ -46,20 +46,24 @@ def texts(length=24):
     return torch.randint(5, 50, (len(LENGTHS), length), generator=torch.Generator().manual_seed(1))
 
 
-@every("way", WAYS)
 @torch.no_grad()
-def test_a_text_in_parts_is_the_text_at_once(way):
-    model, ids = encoder(**WAYS[way]), texts()
+def assert_parts_are_the_whole(model, begin, atol):
+    """The states of a text that is read in parts, wherever it is cut, are those of the text at once."""
+    ids = texts()
     whole = model(batch(ids))
     for cuts in ((), (1,), (10,), (3, 4, 5, 20), range(1, 24)):
-        carry, parts = BEGIN, []
-        for begin, end in itertools.pairwise((0, *cuts, 24)):
-            parts.append(model(batch(ids[:, begin:end]), carry))
+        carry, parts = begin, []
+        for start, end in itertools.pairwise((0, *cuts, 24)):
+            parts.append(model(batch(ids[:, start:end]), carry))
             carry = parts[-1].carry
-        assert torch.allclose(torch.cat([part.last for part in parts], 1), whole.last, atol=1e-5)
-        for layer, states in enumerate(whole.layers):
-            assert torch.allclose(torch.cat([part.layers[layer] for part in parts], 1), states, atol=1e-5)
+        for *joined, states in zip(*((*part.layers, part.last) for part in parts), (*whole.layers, whole.last)):
+            assert torch.allclose(torch.cat(joined, 1), states, atol=atol)
     assert whole.carry is None, "who asks for no carry pays for none"
+
+
+@every("way", WAYS)
+def test_a_text_in_parts_is_the_text_at_once(way):
+    assert_parts_are_the_whole(encoder(**WAYS[way]), BEGIN, atol=1e-5)
 
 
 @every("side", ["left", "right", "both"])
@@ -125,22 +129,19 @@ def test_gradients_stay_within_a_batch():
     model, ids = encoder(num_layers=2), texts()
     seen = {}
     model.embeddings.register_forward_hook(lambda _, __, x: seen.setdefault(x.shape[1], x).retain_grad())
-    first = model(batch(ids[:, :10]), BEGIN)
-    model(batch(ids[:, 10:]), first.carry).last.square().sum().backward()
+
+    def gradients(ids, *carry):
+        model.zero_grad()
+        model(batch(ids), *carry).last.square().sum().backward()
+        return [p.grad.clone() for p in model.parameters()]
+
+    carried = gradients(ids[:, 10:], model(batch(ids[:, :10]), BEGIN).carry)
     assert seen[10].grad is None
-    carried = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
-    model.zero_grad()
     with torch.no_grad():
         carry = model(batch(ids[:, :10]), BEGIN).carry
-    model(batch(ids[:, 10:]), carry).last.square().sum().backward()
-    for name, p in model.named_parameters():
-        assert torch.allclose(p.grad, carried[name], atol=1e-6), name
-    model.zero_grad()
-    model(batch(ids), BEGIN).last.square().sum().backward()
-    begun = {name: p.grad.clone() for name, p in model.named_parameters()}
-    model.zero_grad()
-    model(batch(ids)).last.square().sum().backward()
-    assert all(torch.allclose(p.grad, begun[name], atol=1e-4, rtol=1e-4) for name, p in model.named_parameters())
+    again = gradients(ids[:, 10:], carry), carried, 1e-6
+    for one, two, tolerance in (again, (gradients(ids, BEGIN), gradients(ids), 1e-4)):
+        assert all(torch.allclose(a, b, atol=tolerance, rtol=tolerance) for a, b in zip(one, two, strict=True))
 
 
 @torch.no_grad()

@@ -34,17 +34,6 @@ def changed_from(first, last):
     return tokens, other
 
 
-def language_model(direction):
-    return SYSTEMS["bert_base"].but(
-        **{
-            "objectives.mlm": None, "objectives.lm.direction": direction, "model.direction": direction,
-            "model.num_layers": 2, "model.hidden_size": 64, "model.num_heads": 2, "data.tokenizer.vocab_size": 64,
-            "format.sequence_length": 40, "format.kind": "full_sentences", "training.batch_size": 32,
-            "objectives.sentence": None,
-        }
-    )  # fmt: skip
-
-
 @every("positions", POSITIONS)
 @every("norm", ["post", "pre"])
 @every("direction", WAYS)
@@ -117,7 +106,8 @@ def test_depth_costs_the_same_whichever_way(direction):
 
 
 def test_a_sentence_head_may_read_from_the_right():
-    system = language_model("right_to_left").but(**{"objectives.sentence": {}, "format.kind": "segment_pairs"})
+    lm = {"objectives.mlm": None, "objectives.lm.direction": "right_to_left", "model.direction": "right_to_left"}
+    system = SYSTEMS["bert_base"].but(**lm, **{"objectives.sentence": {}, "format.kind": "segment_pairs"})
     assert [name for name, _ in system.objectives.present()] == ["lm", "sentence"]
 
 

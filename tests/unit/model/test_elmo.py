@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from lightning_modules.batch import Example, Tokens, Unsupported
 from lightning_modules.config import ConfigError
@@ -124,12 +125,10 @@ def test_an_unclipped_layer_is_torchs_and_the_same_numbers():
     for ours, theirs in zip(clipped.stacks, plain.stacks, strict=True):
         for layer, kernel in zip(ours, theirs, strict=True):
             assert isinstance(kernel, torch.nn.LSTM)
-            i, f, o, z = layer.input.chunk(4)
-            kernel.weight_ih_l0.copy_(torch.cat([i, f, z, o]))
-            i, f, o, z = layer.recurrent.chunk(4)
-            kernel.weight_hh_l0.copy_(torch.cat([i, f, z, o]))
-            i, f, o, z = layer.bias.chunk(4)
-            kernel.bias_ih_l0.copy_(torch.cat([i, f, z, o]))
+            for name in ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0"):
+                ours = {"weight_ih_l0": layer.input, "weight_hh_l0": layer.recurrent}.get(name, layer.bias)
+                i, f, o, z = ours.chunk(4)
+                getattr(kernel, name).copy_(torch.cat([i, f, z, o]))
             kernel.bias_hh_l0.zero_()
             kernel.weight_hr_l0.copy_(layer.projection)
     batch = example()
@@ -225,14 +224,10 @@ def test_the_released_sizes_have_their_parameters(size, cells, highways, count):
 
 
 def test_flops_are_those_of_torch_on_words_of_one_piece():
-    from torch.utils.flop_counter import FlopCounterMode
-
     ids = torch.tensor([[2, *range(5, 8), 9, 10, 3]])
     vocabulary = Vocabulary.of([*PIECES.pieces[:8], "x" * 48, "sat", "mat"], "wordpiece")
     ids[0, 3] = 8  # the longest word, so that all places of filters are counted
     tokens = Tokens(ids, ids < 5, ids > 0, sample=torch.arange(1))
-    batch = Example.of(spelt(tokens, vocabulary))
-    model = encoder()
     with FlopCounterMode(display=False) as counter:
-        model(batch)
+        encoder()(Example.of(spelt(tokens, vocabulary)))
     assert counter.get_total_flops() == SMALL.flops_per_sequence(7)

@@ -7,7 +7,6 @@ import torch
 
 from lightning_modules.model import Transformer
 from lightning_modules.systems import SYSTEMS
-from lightning_modules.training.optim import Schedule
 
 
 def built(**changes):
@@ -42,15 +41,3 @@ def test_a_spelt_out_default_of_positions_is_the_same_model():
     assert model.but(position_init_std=0.02).essence() == model.essence()
     turned = model.but(positions="rotary")
     assert turned.but(position_init_std=0.01).essence() == turned.essence()
-
-
-def test_gpts_rate_rises_for_two_thousand_updates_and_falls_to_zero_along_a_cosine():
-    system = SYSTEMS["gpt"]
-    steps, rate = system.training.steps, system.schedule
-    assert rate.factor(1_999, steps) == 1
-    assert rate.factor(999, steps) == pytest.approx(0.5)
-    assert rate.factor(2_000, steps) == pytest.approx(1, abs=1e-5)
-    for step in (10_000, steps // 2, steps - 1):  # as in the released code: of the share of all updates
-        assert rate.factor(step, steps) == pytest.approx(0.5 * (1 + math.cos(math.pi * step / steps)), abs=1e-12)
-    assert rate.factor(steps - 1, steps) < 1e-11
-    assert isinstance(rate, Schedule)

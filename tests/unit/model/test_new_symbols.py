@@ -8,13 +8,9 @@ from lightning_modules.data import Tokenizer
 from lightning_modules.model.embeddings import FIRST_NEW, ExtendedTable
 
 
-@pytest.fixture
-def table():
-    return nn.Embedding(7, 5)
-
-
-def test_pieces_have_their_rows_and_new_symbols_theirs(table):
+def test_pieces_have_their_rows_and_new_symbols_theirs():
     torch.manual_seed(0)
+    table = nn.Embedding(7, 5)
     extended = ExtendedTable(table, 3)
     ids = torch.tensor([[6, FIRST_NEW + 2, 0], [FIRST_NEW, 3, FIRST_NEW + 1]])
     rows = extended(ids)
@@ -23,13 +19,9 @@ def test_pieces_have_their_rows_and_new_symbols_theirs(table):
     for place, number in (((0, 1), 2), ((1, 0), 0), ((1, 2), 1)):
         assert rows[place].equal(extended.new[number])
     assert extended.weight is table.weight, "one parameter, which tied output layers hold too"
-
-
-def test_an_unknown_symbol_is_an_error(table):
-    with pytest.raises(IndexError):
-        ExtendedTable(table, 2)(torch.tensor([[FIRST_NEW + 2]]))
-    with pytest.raises(IndexError):
-        table(torch.tensor([[FIRST_NEW]]))
+    for unknown, rows in ((FIRST_NEW + 3, extended), (FIRST_NEW, table)):
+        with pytest.raises(IndexError):
+            rows(torch.tensor([[unknown]]))
 
 
 def test_rows_are_normal():

@@ -58,7 +58,7 @@ def by_hand(cell, rows):
 @torch.no_grad()
 @every("direction", WAYS)
 def test_states_are_those_of_the_equations(direction):
-    model, tokens = encoder(direction=direction), make_tokens(padding=5)
+    model, tokens = encoder(direction=direction, num_layers=4, output_size=10), make_tokens(padding=5)
     layers = model(Example.of(tokens)).layers
     length = 11  # of row 1
     for stack, reverse in zip(model.stacks, {"left_to_right": [0], "right_to_left": [1]}.get(direction, [0, 1])):
@@ -134,10 +134,7 @@ def test_what_lies_between_layers_needs_several(lstm, tmp_path):
     for path, value in OF_SEVERAL_LAYERS.items():
         assert fit(deep.but(**{path: value}), 0, tmp_path / path).curve != reference, path
         assert identity(lstm.but(**{path: value}).essence()) == identity(lstm.essence())
-
-
-def test_a_width_that_is_that_of_all_layers_is_no_change(lstm):
-    assert identity(lstm.but(**{"model.output_size": 16}).essence()) == identity(lstm.essence())
+    assert identity(lstm.but(**{"model.output_size": 16}).essence()) == identity(lstm.essence()), "that of all layers"
 
 
 # --- what it is refused
@@ -183,6 +180,9 @@ def test_a_visibility_it_cannot_obey_is_refused(direction, visible, message):
     example = dataclasses.replace(Example.of(make_tokens()), visible=Visibility(**visible))
     with pytest.raises(Unsupported, match=f"reads {direction} cannot obey .*{message}"):
         encoder(direction=direction)(example)
+    numbered = dataclasses.replace(make_tokens(), positions=torch.arange(16).repeat(4, 1))
+    with pytest.raises(Unsupported, match="no table of positions"):
+        encoder()(Example.of(numbered))
 
 
 @torch.no_grad()
@@ -195,13 +195,6 @@ def test_padding_may_stand_before_text(direction):
         getattr(before, name)[1::2] = torch.cat([rows[1::2, 11:], rows[1::2, :11]], 1)
     one, two = (model(Example.of(each)).last for each in (behind, before))
     assert torch.allclose(one[behind.real], two[before.real], atol=1e-6)
-
-
-def test_numbered_positions_are_refused():
-    tokens = make_tokens()
-    tokens.positions = torch.arange(16).repeat(4, 1)
-    with pytest.raises(Unsupported, match="no table of positions"):
-        encoder()(Example.of(tokens))
 
 
 def test_weights_of_another_kind_do_not_fit():

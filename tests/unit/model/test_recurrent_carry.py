@@ -1,7 +1,6 @@
 """LSTM states carried from part to part of a text: as at once, however rows are padded; without gradient."""
 
 import dataclasses
-import itertools
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from lightning_modules.model.cache import filled, reset, tensors
 from tests.language_models import encoder as encoder_of
 from tests.language_models import system
 from tests.messages import naming
-from tests.unit.model.test_carry import batch, texts
+from tests.unit.model.test_carry import assert_parts_are_the_whole, batch, texts
 
 CPU = torch.device("cpu")
 LSTM = {"model.kind": "lstm", "model.num_layers": 2, "model.hidden_size": 32, "model.init_std": 2.0}
@@ -27,20 +26,9 @@ def encoder(**changes):
     return Recurrent(num_layers=2, hidden_size=12, embedding_size=8, init_std=0.5).but(**changes).build(50).eval()
 
 
-@torch.no_grad()
-@pytest.mark.parametrize("begin", ["BEGIN", "begin()"])
-def test_a_text_in_parts_is_the_text_at_once(begin):
-    model, ids = encoder(), texts()
-    whole = model(batch(ids))
-    for cuts in ((), (1,), (10,), (3, 4, 5, 20)):
-        carry, parts = BEGIN if begin == "BEGIN" else model.begin(len(ids), CPU), []
-        for first, end in itertools.pairwise((0, *cuts, 24)):
-            parts.append(model(batch(ids[:, first:end]), carry))
-            carry = parts[-1].carry
-        assert torch.allclose(torch.cat([part.last for part in parts], 1), whole.last, atol=1e-6)
-        for layer, states in enumerate(whole.layers):
-            assert torch.allclose(torch.cat([part.layers[layer] for part in parts], 1), states, atol=1e-6)
-    assert whole.carry is None, "who asks for no carry pays for none"
+def test_a_text_in_parts_is_the_text_at_once():
+    for begin in (BEGIN, encoder().begin(4, CPU)):
+        assert_parts_are_the_whole(encoder(), begin, atol=1e-6)
 
 
 @torch.no_grad()
@@ -115,9 +103,7 @@ def test_it_writes_and_scores_from_a_carry(tmp_path):
     found = generate(lm, prompts, new_tokens=6)
     options = [written.ids for written in found]
     assert all(best.all() for best in hits(lm, prompts, options))
-    together, alone = (
-        continuations(lm, prompts, options, batch_tokens=size) for size in (4096, 1)
-    )  # in one batch, and each in one of its own
+    together, alone = (continuations(lm, prompts, options, batch_tokens=size) for size in (4096, 1))  # batches
     for one, other, prompt, option in zip(together, alone, prompts, options, strict=True):
         assert np.allclose(one, other, atol=1e-4)
         assert np.allclose(log_probabilities(lm, [[*prompt, *option]])[0][len(prompt) - 1 :], one, atol=1e-4)
