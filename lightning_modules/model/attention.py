@@ -295,7 +295,7 @@ class MultiHeadAttention(nn.Module):
             at: The flat positions of ``x`` that ask; by default all (see `gather_states`).
         """
         if not self.num_heads:
-            return self.output((x if at is None else gather_states(x, at))[..., :0])
+            return self.output(gather_states(x, at)[..., :0])
         if at is not None:
             context = context.at(at, x.shape[1])
         q, k, v = self.queries_keys_values(x, context, attended, at)
@@ -318,7 +318,7 @@ class MultiHeadAttention(nn.Module):
         if attended is None and at is None:
             q, k, v = self._in_heads(self.qkv(x), 2, context.rope_q)
             return q, k, v
-        q = self.queries(x if at is None else gather_states(x, at), context)
+        q = self.queries(gather_states(x, at), context)
         projected = self._project(x if attended is None else attended, slice(self.query_width, None))
         k, v = self._in_heads(projected, 1, context.rope_k)
         return q, k, v

@@ -53,8 +53,10 @@ class LockedDropout(nn.Dropout):
         return x * drop(x.new_ones(len(x), 1, x.shape[2]), self.p)
 
 
-def gather_states(x: Float[Tensor, "b t d"], positions: Int[Tensor, "b m"]) -> Float[Tensor, "b m d"]:
-    """The states of a stream at flat positions; any state at those with -1."""
+def gather_states(x: Float[Tensor, "b t d"], positions: Int[Tensor, "b m"] | None) -> Float[Tensor, "b m d"]:
+    """The states of a stream at flat positions, any state at those with -1; all of it with None."""
+    if positions is None:
+        return x
     return x.flatten(0, 1).index_select(0, positions.flatten().clamp(min=0)).view(*positions.shape, -1)
 
 

@@ -66,14 +66,7 @@ class SubLayer(nn.Module):
             **streams: ``attended`` and ``at`` of attention (`MultiHeadAttention`), which may be at some positions.
         """
         change = self.dropout(self.function(x, *inputs, **streams))
-        return self.norm(self.residual(x, **streams) + change)
-
-    @staticmethod
-    def residual(
-        x: Float[Tensor, "b t d"], attended: Tensor | None = None, at: Int[Tensor, "b m"] | None = None
-    ) -> Float[Tensor, "b m d"]:
-        """What a change is added to."""
-        return x if at is None else gather_states(x, at)
+        return self.norm(gather_states(x, streams.get("at")) + change)
 
 
 class PreNormSubLayer(SubLayer):
@@ -81,10 +74,10 @@ class PreNormSubLayer(SubLayer):
 
     def forward(self, x: Float[Tensor, "b t d"], *inputs: Any, **streams: Tensor | None) -> Float[Tensor, "b m d"]:
         """See `SubLayer.forward`."""
-        attended = streams.get("attended")
-        normed = streams if attended is None else {**streams, "attended": self.norm(attended)}
-        change = self.dropout(self.function(self.norm(x), *inputs, **normed))
-        return self.residual(x, **streams) + change
+        if (attended := streams.get("attended")) is not None:
+            streams["attended"] = self.norm(attended)
+        change = self.dropout(self.function(self.norm(x), *inputs, **streams))
+        return gather_states(x, streams.get("at")) + change
 
 
 def _apply(part: nn.Module, *inputs: Any, **streams: Any) -> Tensor:
