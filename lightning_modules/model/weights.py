@@ -13,15 +13,17 @@ from lightning_modules.config import ConfigError, Problem, as_data, flat, once
 from lightning_modules.model.settings import Backbone, only
 from lightning_modules.model.transformer import Transformer
 
+ADDED = "embeddings.tables."  # starts the names of tables that are added to the word embeddings, such as of segments
+_KNOB = "training.start_layers"
+_SUB_LAYER = re.compile(r"backbone\.blocks\.(?P<layer>\d+)\.(?P<kind>\w+)(?P<rest>\..*)")
+_RANDOM = (nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_, Tensor.normal_, Tensor.uniform_)
+
 
 @contextmanager
 def undrawn() -> Iterator[None]:
     """Networks that are made inside have shapes alone: no memory, no random initial weights."""
     with torch.device("meta"), _Undrawn():
         yield
-
-
-ADDED = "embeddings.tables."  # starts the names of tables that are added to the word embeddings, such as of segments
 
 
 def shaping(here: Backbone, there: Backbone, vocab_size: int) -> list[str]:
@@ -63,13 +65,6 @@ class _Undrawn(TorchFunctionMode):
         return kwargs.get("tensor", *args[:1]) if func in _RANDOM else func(*args, **kwargs)
 
 
-_RANDOM = (nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_, Tensor.normal_, Tensor.uniform_)
-
-
-_KNOB = "training.start_layers"
-_SUB_LAYER = re.compile(r"backbone\.blocks\.(?P<layer>\d+)\.(?P<kind>\w+)(?P<rest>\..*)")
-
-
 def check_layers(chosen: Sequence[int], model: Backbone, start: Backbone) -> None:
     """Checks that each layer of a model has one that it starts from.
 
@@ -97,19 +92,19 @@ def with_layers(start: Backbone, chosen: Sequence[int], model: Backbone) -> Back
 
 
 def chosen_layers(
-    weights: Mapping[str, Tensor],
-    chosen: Sequence[int],
-    start: Transformer,
-    names: Iterable[str],
+    weights: Mapping[str, Tensor], chosen: Sequence[int], start: Transformer, names: Iterable[str]
 ) -> dict[str, Tensor]:
     """The weights of a deeper model as those of one that has some of its layers.
 
     A table that is added to the word embeddings, such as one of segments, is left out where the model has none, as in
     DistilBERT. ``names`` are those of the weights of the model that has these layers alone.
     """
-    kept = {name: tensor for name, tensor in weights.items() if not _SUB_LAYER.match(name)}
-    own = set(names)
-    kept = {name: tensor for name, tensor in kept.items() if name in own or not name.startswith(f"backbone.{ADDED}")}
+    own, added = set(names), f"backbone.{ADDED}"
+    kept = {
+        name: tensor
+        for name, tensor in weights.items()
+        if not _SUB_LAYER.match(name) and (name in own or not name.startswith(added))
+    }
     for name in own:
         if layer := _SUB_LAYER.match(name):
             owner = start.owners(chosen[int(layer["layer"])])[layer["kind"]]
