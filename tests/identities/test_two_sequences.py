@@ -174,8 +174,8 @@ def test_a_target_that_goes_on_reads_its_source_once(network, cuts):
     model, _, _ = network
     tokens = pairs([5, 9, 2, 7], [9, 9, 9, 9])
     whole = model(Example.of(tokens), BEGIN).last
-    runs, encoded_by = [], model.encoded
-    model.encoded = lambda *given, **named: runs.append(1) or encoded_by(*given, **named)
+    runs, encode = [], model.encode_source
+    model.encode_source = lambda *given, **named: runs.append(1) or encode(*given, **named)
     carry, states, start = BEGIN, [], 0
     for size in cuts:
         part = slice(start, start + size)
