@@ -61,10 +61,9 @@ class NoCache:
         return attention_mask(self.visible, self.new, self.device)
 
     def attended_states(self, x: Float[Tensor, "b r d"]) -> Float[Tensor, "b s d"] | None:
-        """The stream that the next layer attends to, where it is not its input; layers ask in turn.
+        """The stream that the next layer attends to, where it is not its input ``x``; layers ask in turn.
 
-        Args:
-            x: The input of the layer: states of the positions, and behind them those of queries.
+        Behind the states of the positions ``x`` may have those of queries, which nothing attends to.
         """
         return None if x.shape[1] == self.new else x[:, : self.new]
 
@@ -89,8 +88,8 @@ class _Room:
 class KeysValues:
     """The keys and values of the positions before, of one sub-layer; without gradient.
 
-    What two steps share is not copied: keys and values lie in a room with space at its end, and only the value that
-    ends where the room is filled writes there. Any other one gets a room of its own.
+    They lie in a room with space at its end. Only the value that ends where the room is filled writes there, so that
+    steps share what is before. Any other one gets a room of its own.
     """
 
     room: _Room | None = None
@@ -126,9 +125,7 @@ class KeysValues:
 
 @dataclass(frozen=True, eq=False)
 class Past:
-    """What a stack of layers needs of a text that it has read: for users an opaque value.
-
-    Reading on from it changes no other continuation of the same text.
+    """What a stack needs of a text that it has read. Reading on from it changes no other continuation of the text.
 
     Attributes:
         layers: Keys and values of each layer.
@@ -150,9 +147,6 @@ class KVCache(NoCache):
     """The keys and values of a text before a batch, which it grows by.
 
     Positions are counted from the start of the text: each row goes on behind its last token that is no padding.
-
-    Args:
-        past: The carry of the positions before; empty at the start of a text.
 
     Raises:
         Unsupported: For a carry of other rows or layers, and for a batch with a mask of its own.

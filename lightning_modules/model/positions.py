@@ -36,10 +36,7 @@ def sinusoids(length: int, width: int) -> Float[Tensor, "t d"]:
 
 
 class Rotation(NamedTuple):
-    """What rotates the vectors of a head at each position: ``x cos + other(x) sin``, see `rotate`.
-
-    As wide as a head, so that one product runs over contiguous memory; 1 and 0 in dimensions that are not rotated.
-    """
+    """What rotates the vectors of a head at each position, as wide as a head: ``x cos + other(x) sin`` (`rotate`)."""
 
     cos: Float[Tensor, "#b 1 t c"]
     sin: Float[Tensor, "#b 1 t c"]  # negative in the first of a pair
@@ -143,10 +140,7 @@ class Distances:
         return (length - 1 - row + column).clamp(max=len(self.each) - 1)[None, None]
 
     def pick(self, terms: Float[Tensor, "b h t n"]) -> Float[Tensor, "b h t s"]:
-        """The term of each pair, from those of each position and distance.
-
-        Where a direction hides a pair, any finite number is allowed.
-        """
+        """The term of each pair, from those of each position and distance; any number where a direction hides it."""
         queries = 0 if self.query_index is None else self.query_index.shape[2]
         own, more = terms.split([terms.shape[2] - queries, queries], 2)
         picked = skewed(own, self.size) if self.index is None else _picked(own, self.index)
@@ -159,10 +153,7 @@ def _picked(terms: Float[Tensor, "b h t n"], index: Int[Tensor, "#b 1 t s"]) -> 
 
 
 def skewed(x: Float[Tensor, "b h t n"], size: int) -> Float[Tensor, "b h t s"]:
-    """Row i from its column ``t - 1 - i`` on: ``out[i, j] = x[i, t - 1 - i + j]``; zero or of another row beyond ``n``.
-
-    A view of memory with one column more (Dai et al. 2019, appendix B), as `Distances.pick` gathers it.
-    """
+    """``out[i, j] = x[i, t - 1 - i + j]``, zero or of another row beyond ``n`` (Dai et al. 2019, appendix B)."""
     t, n = x.shape[2:]
     return F.pad(x, (0, 1)).flatten(2)[..., t - 1 : t - 1 + t * n].unflatten(2, (t, n))[..., :size]
 
@@ -211,8 +202,7 @@ class LinearBias(PositionScheme):
     def each(self, heads: int, direction: Direction) -> list[float]:
         """The geometric slopes of ALiBi (Press et al. 2022, section 3): 2^(-8/h), 2^(-16/h), ..., 2^-8.
 
-        Differs from the released code for head counts that are not a power of two: the formula is the same, where the
-        code interleaves two sequences.
+        For head counts that are no power of two the released code interleaves two sequences.
         """
         return [2.0 ** (-8.0 * (head + 1) / heads) for head in range(heads)]
 

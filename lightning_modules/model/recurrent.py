@@ -470,8 +470,7 @@ class RecurrentEncoder(BackboneModule):
         """Encodes a batch, by itself or as what follows a carry: the states of each layer, without gradient.
 
         Raises:
-            Unsupported: For a visibility and positions that a recurrence cannot obey, and for a carry that does not fit
-                or where rows are not read from the left.
+            Unsupported: For what a recurrence cannot obey, and for a carry that does not fit.
         """
         example.check_readable(self.supports)
         self._check_visible(example)
@@ -517,8 +516,7 @@ class RecurrentEncoder(BackboneModule):
     ) -> tuple[Float[Tensor, "b s e"], Bool[Tensor, "b s"], Int[Tensor, "b t"] | None]:
         """What the first layer reads, which of it is no padding, and where the state of each position is in it.
 
-        These are all positions, or with characters the words of each row one after the other, whose pieces have the
-        state of their word; None for all positions.
+        With characters it reads the words of each row one after the other; without, all positions, and None is given.
         """
         tokens, words = example.inputs, self.embeddings.word
         if not isinstance(words, WordsByCharacters):

@@ -59,12 +59,7 @@ class SubLayer(nn.Module):
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, x: Float[Tensor, "b t d"], *inputs: Any, **streams: Tensor | None) -> Float[Tensor, "b m d"]:
-        """The stream after this sub-layer.
-
-        Args:
-            *inputs: What f reads besides.
-            **streams: ``attended`` and ``at`` of attention (`MultiHeadAttention`), which may be at some positions.
-        """
+        """The stream after this sub-layer; ``streams`` are ``attended`` and ``at`` of `MultiHeadAttention`."""
         change = self.dropout(self.function(x, *inputs, **streams))
         return self.norm(gather_states(x, streams.get("at")) + change)
 
@@ -86,11 +81,8 @@ def _apply(part: nn.Module, *inputs: Any, **streams: Any) -> Tensor:
 
 @functools.cache
 def _compiled() -> Callable[..., Tensor]:
-    """`_apply`, compiled for each kind of sub-layer and of sizes that it meets; weights are inputs of what is compiled.
-
-    A process that makes run after run meets more of them than torch keeps for one function by default.
-    """
-    torch._dynamo.config.recompile_limit = 64
+    """`_apply`, compiled for each kind of sub-layer and of sizes; weights are inputs of what is compiled."""
+    torch._dynamo.config.recompile_limit = 64  # a process of many runs meets more than torch keeps by default
     return torch.compile(_apply)
 
 
