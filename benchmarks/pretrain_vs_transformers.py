@@ -391,18 +391,18 @@ def loading(arguments: argparse.Namespace) -> dict[str, dict[str, float]]:
     Returns:
         The same in ms: who prepares it -> the first wait, and the median of the others.
     """
-    from lightning_modules.data.order.resumable import Feeding
+    from lightning_modules.data.order.batches import Prefetch
 
     data = system(arguments).data_module(0)
     data.setup("fit")
     found = {}
     print("| batches are made | first, ms | wait, ms |\n| :-- | --: | --: |")
-    for name, workers, feeding in (
-        ("in place", 0, Feeding()),
-        ("ahead, by a thread", 0, Feeding(ahead=2)),
-        *((f"by {count} processes", count, Feeding()) for count in (1, 2, 4)),
+    for name, workers, prefetch in (
+        ("in place", 0, Prefetch()),
+        ("ahead, by a thread", 0, Prefetch(ahead=2)),
+        *((f"by {count} processes", count, Prefetch()) for count in (1, 2, 4)),
     ):
-        data.workers, data.feeding = workers, feeding
+        data.workers, data.prefetch = workers, prefetch
         examples, waits = iter(data.train_dataloader()), []
         for _ in range(arguments.turns * arguments.steps):
             before = time.perf_counter()

@@ -10,7 +10,7 @@ import hashlib
 import json
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Annotated, Any, Self, Union, get_args
+from typing import Annotated, Any, ClassVar, Self, Union, get_args
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, GetCoreSchemaHandler, Tag, ValidationError
 from pydantic.fields import FieldInfo
@@ -91,6 +91,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(
         frozen=True, strict=True, extra="forbid", allow_inf_nan=False, validate_default=True, protected_namespaces=()
     )
+    keeps_knobs: ClassVar[bool] = False  # whether knobs of another ``kind`` may be set, for when it is changed to that
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self:
@@ -120,7 +121,7 @@ class Settings(BaseModel):
         >>> ROBERTA_BASE.but(**{"model.num_layers": 4, "objectives.mlm.masking.rate": 0.4}).model.num_layers
         4
 
-        A ``kind`` starts its part from the defaults of that kind, wherever it is among the changes.
+        A ``kind`` starts its part from the defaults of that kind (see `keeps_knobs`), wherever it is among the changes.
 
         Raises:
             ConfigError: With every unknown path, its nearest valid one, and every invalid value.
@@ -221,9 +222,14 @@ def is_kind(cls: type[Settings], path: str) -> bool:
 
 
 def has_knob(cls: type[Settings], path: str, part: str, kind: str) -> bool:
-    """Whether the knob at a path remains one if the part whose ``kind`` is at another path is of some kind."""
-    below = path.startswith(part.removesuffix("kind"))
+    """Whether the knob at a path may be set if the part whose ``kind`` is at another path is of some kind."""
+    below = path.startswith(part.removesuffix("kind")) and not _keeps_knobs(cls, part)
     return not below or path not in paths(cls) or kind in _extra(paths(cls)[path]).get("kinds", (kind,))
+
+
+def _keeps_knobs(cls: type[Settings], part: str) -> bool:
+    """The `keeps_knobs` of the part whose ``kind`` is at a path."""
+    return _settings_classes(paths(cls)[part.rpartition(".")[0]])[0].keeps_knobs
 
 
 @functools.cache
@@ -265,8 +271,8 @@ def _set(data: dict[str, Any], path: str, value: Any, cls: type[Settings]) -> Pr
             part = _settings_classes(known[".".join(branches[: depth + 1])])
             data[name] = part[0]().to_dict() if part else {}
         data = data[name]
-    if is_kind(cls, path):  # knobs of another kind may have the same names and other meanings
-        data.clear()
+    if is_kind(cls, path) and not _keeps_knobs(cls, path):
+        data.clear()  # knobs of another kind may have the same names and other meanings
     data[leaf] = value
     return None
 
@@ -282,7 +288,7 @@ def classes(settings: Settings) -> Iterator[type[Settings]]:
 def flat(settings: Settings) -> dict[str, Any]:
     """Leaf values by dotted path."""
     leaves: dict[str, Any] = {}
-    for name in type(settings).model_fields:
+    for name in (*type(settings).model_fields, *(settings.model_extra or ())):
         value = getattr(settings, name)
         if isinstance(value, Settings):
             leaves |= {f"{name}.{path}": leaf for path, leaf in flat(value).items()}

@@ -5,7 +5,7 @@ from typing import Literal, Self
 from pydantic import field_validator
 
 from lightning_modules.config import Settings, knob
-from lightning_modules.data.formats.input_format import Pairing
+from lightning_modules.data.formats.pairs import Pairing
 from lightning_modules.data.settings import MOST_STRETCHES
 from lightning_modules.objectives import MaskedLM, Masking
 

@@ -23,7 +23,7 @@ from lightning_modules import cached, languages
 from lightning_modules.batch import Example, SegmentState, Tokens, mapped
 from lightning_modules.config import identity
 from lightning_modules.data import Vocabulary
-from lightning_modules.data.formats.by_language import TABLE
+from lightning_modules.data.formats.text import TABLE
 from lightning_modules.draws import Draws
 from lightning_modules.model.cache import tensors
 from lightning_modules.model.settings import StackSettings
@@ -296,7 +296,7 @@ def example_of(system: System, rows: int) -> Example:
     if streams:
         tokens = replace(tokens, following=ids[:, 0], segment_state=SegmentState())
     number = np.arange(rows)
-    return system.prepare(tokens, Draws(0, number, number, np.zeros(rows, dtype=np.int64)), _vocabulary(size))
+    return system.collate(tokens, Draws(0, number, number, np.zeros(rows, dtype=np.int64)), _vocabulary(size))
 
 
 @functools.cache

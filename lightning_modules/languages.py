@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from lightning_modules.batch import NO_LANGUAGE
 from lightning_modules.config import ConfigError, did_you_mean
 from lightning_modules.data import Data, InputFormat
-from lightning_modules.data.formats import by_language
+from lightning_modules.data.formats.text import languages_of
 from lightning_modules.evaluation import Evaluation
 from lightning_modules.model import Backbone
 from lightning_modules.objectives import MaskedLM, Objectives
@@ -19,7 +19,7 @@ def numbers(model: Backbone, form: InputFormat, data: Data) -> tuple[int, ...] |
     known = of(model)
     if form.languages == "one_text" or not known:
         return None
-    return tuple(map(known.index, by_language.languages(data.corpora)))
+    return tuple(map(known.index, languages_of(data.corpora)))
 
 
 def at_evaluation(model: Backbone, form: InputFormat, data: Data, evaluation: Evaluation) -> tuple[int, ...] | None:
@@ -95,7 +95,7 @@ def _of_probes(model: Backbone, evaluation: Evaluation) -> Iterator[str]:
 
 def _of_model(model: Backbone, form: InputFormat, data: Data) -> Iterator[str]:
     try:
-        named = by_language.languages(data.corpora)
+        named = languages_of(data.corpora)
     except ConfigError as error:
         yield f"format.languages is {form.languages}, and {error.problems[0].message}"
         return

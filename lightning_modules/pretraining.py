@@ -13,10 +13,10 @@ from lightning_modules import cached, parts
 from lightning_modules.batch import OF_WORDS
 from lightning_modules.config import ConfigError, Problem, flat, identity
 from lightning_modules.data import fingerprints_of
+from lightning_modules.data.annotations import token_bytes
 from lightning_modules.data.baselines.bigram import prefix
 from lightning_modules.data.loader import QUESTIONS, PretrainingData
 from lightning_modules.data.order.heldout import HeldOutStream
-from lightning_modules.data.order.token_bytes import token_bytes
 from lightning_modules.data.store import pieces
 from lightning_modules.draws import of_rank
 from lightning_modules.evaluation import MOST_SEQUENCES
@@ -156,7 +156,7 @@ def prepare(system: System, seed: int) -> None:
     if evaluation.translations:
         translated.prepare(data, system)
     if evaluation.translated_pairs:
-        data.heldout_translations(evaluation.translated_pairs, system.prepare_translations())
+        data.heldout_translations(evaluation.translated_pairs, system.collate_translations())
     for question in questions(system):
         simple_methods(question)
 
@@ -234,7 +234,7 @@ def _measure_once(fitted: Fitted, module: Pretrain, data: PretrainingData, syste
         fitted.metrics |= _named(per_byte.of_pieces(data, heldout, targets, losses))
         fitted.metrics |= _named(per_byte.of_words(module, data, system.evaluation.words, bf16))
     if count := system.evaluation.neighbours:
-        pairs = joint_losses(module, lambda hidden: data.some_heldout(count, system.prepare_neighbours(hidden)), bf16)
+        pairs = joint_losses(module, lambda hidden: data.some_heldout(count, system.collate_neighbours(hidden)), bf16)
         fitted.metrics |= _named(pairs.means())
         if few:
             own = {"documents": pack(pairs.documents)}  # there may be more or fewer than of the other losses
@@ -242,7 +242,7 @@ def _measure_once(fitted: Fitted, module: Pretrain, data: PretrainingData, syste
     if system.evaluation.pairs:
         fitted.metrics |= _on_pairs(module, data, system, bf16)
     if count := system.evaluation.translated_pairs:
-        both = data.heldout_translations(count, system.prepare_translations())
+        both = data.heldout_translations(count, system.collate_translations())
         own, other = (measures(module, examples, bf16)["loss"] for examples in both)
         names = ("translated_loss", "mistranslated_loss", "translation_gain")
         fitted.metrics |= _named(dict(zip(names, (own, other, other - own), strict=True)))
@@ -324,7 +324,7 @@ def _on_pairs(module: Pretrain, data: PretrainingData, system: System, bf16: boo
     count = system.evaluation.pairs
     metrics = _named(data.pair_baselines(count))
     for name, negatives in QUESTIONS.items():
-        examples = data.heldout_pairs(negatives, count, system.prepare_pairs())
+        examples = data.heldout_pairs(negatives, count, system.collate_pairs())
         metrics[f"heldout.{name}_pairs"] = float(len(examples.chosen))
         measured = pair_measures(module, examples, bf16)
         for share in ("accuracy", "auc"):
@@ -339,14 +339,14 @@ def _fitted(system: System, data: PretrainingData, recorder: Recorder) -> Fitted
     again = system.objectives.presentations  # of each sequence in a step
     curve, steps = recorder.curve, system.training.last_step
     metrics: dict[str, float | bool] = {n: v[-1] for n, v in curve.items() if n not in ("step", "tokens")}
-    tokens, seconds = system.tokens(), recorder.elapsed()
+    tokens, seconds, batches = system.tokens(), recorder.elapsed(), data.train_dataloader()
     cost = {
         "seconds": seconds,
         "cpu_seconds": recorder.processed(),
         "tokens": float(tokens),
-        "real_tokens": float(data.real_tokens(steps) * again),
-        **{f"tokens.{name}": float(n * again) for name, n in data.tokens_by_language(steps).items()},
-        "flops": system.flops({positions: rows * again for positions, rows in data.shown(steps).items()}),
+        "real_tokens": float(batches.real_tokens(steps) * again),
+        **{f"tokens.{name}": float(n * again) for name, n in batches.tokens_by_language(steps).items()},
+        "flops": system.flops({positions: rows * again for positions, rows in batches.shown(steps).items()}),
         "tokens_per_second": tokens / seconds,
         "parameters": float(system.parameters()),
     }

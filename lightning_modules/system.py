@@ -30,9 +30,8 @@ from lightning_modules.config import knob as field
 from lightning_modules.data import Data, InputFormat
 from lightning_modules.data.baselines import pair_edges
 from lightning_modules.data.corpora.registry import corpus
-from lightning_modules.data.formats import lengths
-from lightning_modules.data.formats.by_language import TABLE, hidden_first, numbered
-from lightning_modules.data.formats.input_format import LABELS
+from lightning_modules.data.formats import FORMATS, AnyFormat
+from lightning_modules.data.formats.text import TABLE, TextFormat, hidden_first, numbered
 from lightning_modules.data.text.characters import spelt
 from lightning_modules.data.text.tokenizer import Vocabulary as Pieces
 from lightning_modules.draws import Draws, continued
@@ -57,7 +56,7 @@ from lightning_modules.training.settings import Training
 
 if TYPE_CHECKING:
     from lightning_modules.data.loader import PretrainingData
-    from lightning_modules.data.order.prepare import Prepare
+    from lightning_modules.data.order.batches import CollateFn
     from lightning_modules.training.pretrain import Pretrain
 
 
@@ -71,7 +70,7 @@ class System(Settings):
     paper: str = label("", "Publication.")
     model: AnyBackbone = Transformer()
     objectives: Objectives = Objectives(mlm=MaskedLM())
-    format: InputFormat = InputFormat()
+    format: AnyFormat = TextFormat()
     data: Data = Data()
     optimizer: Optimizer = Optimizer()
     schedule: Schedule = Schedule()
@@ -243,7 +242,7 @@ class System(Settings):
                 for need in sorted(missing)
             ]
             for read in sorted(objective.labels - self.format.labels):
-                kinds = [kind for kind, given in LABELS.items() if read in given]
+                kinds = [kind for kind, form in FORMATS.items() if read in form().labels]
                 wrong.append(
                     f"objectives.{name} reads the label '{read}', which format.kind {self.format.kind} does not give: "
                     f"set format.kind to {' or '.join(kinds) or 'a format that gives it'}"
@@ -271,7 +270,7 @@ class System(Settings):
 
     def _check_permutations(self) -> None:
         """Checks that every row has a token to predict, and that a query stream has something to predict."""
-        plm, shortest = self.objectives.plm, min(length for length, _ in self.format.phases(self.training.steps))
+        plm, shortest = self.objectives.plm, min(length for length, _ in self.format.stages(self.training.steps))
         if plm is None and QUERY_STREAM in self.model.supports:
             raise ValueError(
                 "model.query_stream is for objectives.plm alone, and there is none: set model.query_stream to "
@@ -453,8 +452,8 @@ class System(Settings):
         return PretrainingData(
             data=self.data,
             format=self.format,
-            prepare=self.prepare,
-            prepare_heldout=self._preparing(self.heldout_objective, direction=self.looks),
+            collate=self.collate,
+            collate_heldout=self._collating(self.heldout_objective, direction=self.looks),
             seed=self.data_seed(seed),
             steps=self.training.steps,
             batch_size=self.training.batch_size,
@@ -471,17 +470,17 @@ class System(Settings):
         )
 
     @property
-    def prepare(self) -> "Prepare":
+    def collate(self) -> "CollateFn":
         """The corruption of training text."""
         only = self.objectives.read_targets_only
         numbers = languages.numbers(self.model, self.format, self.data)
-        return self._preparing(self.objectives, targets_only=only, cls_last=self.cls_last, languages=numbers)
+        return self._collating(self.objectives, targets_only=only, cls_last=self.cls_last, languages=numbers)
 
-    def _preparing(self, *objectives: Objective | Objectives, **form: Any) -> "Prepare":
-        """`_prepare` of held-out text for this model, unless ``form`` says otherwise."""
+    def _collating(self, *objectives: Objective | Objectives, **form: Any) -> "CollateFn":
+        """`_collate` of held-out text for this model, unless ``form`` says otherwise."""
         numbers = languages.at_evaluation(self.model, self.format, self.data, self.evaluation)
         own = {"characters": self.reads_characters, "languages": numbers}
-        return functools.partial(_prepare, objectives, **(own | form))
+        return functools.partial(_collate, objectives, **(own | form))
 
     @property
     def reads_backward(self) -> bool:
@@ -521,22 +520,22 @@ class System(Settings):
         """The direction in which held-out text is visible."""
         return self.model.direction if self.evaluation.direction == "both" else self.evaluation.direction
 
-    def prepare_neighbours(self, hidden: neighbours.Hidden) -> "Prepare":
+    def collate_neighbours(self, hidden: neighbours.Hidden) -> "CollateFn":
         """The corruption of held-out text that hides two neighbours of each row, or one of them."""
         objective = self.objectives.corrupter.held_out(neighbours.asked(hidden))
         assert objective is not None
-        return self._preparing(objective, direction=self.looks)
+        return self._collating(objective, direction=self.looks)
 
-    def prepare_translations(self) -> "Prepare":
+    def collate_translations(self) -> "CollateFn":
         """The corruption of the first sentence of held-out pairs: of the same words, whatever follows them."""
         objective = self.objectives.corrupter.held_out(languages.asked(self.evaluation))
         assert objective is not None
-        return self._preparing(objective, direction=self.looks, first_alone=True)
+        return self._collating(objective, direction=self.looks, first_alone=True)
 
-    def prepare_pairs(self) -> "Prepare":
+    def collate_pairs(self) -> "CollateFn":
         """The corruption of held-out pairs: that of all held-out text, plus the sentence objective."""
         objectives = (self.heldout_objective, SentencePair())
-        return self._preparing(*objectives, direction=self.looks, cls_last=self.cls_last)
+        return self._collating(*objectives, direction=self.looks, cls_last=self.cls_last)
 
     @property
     def cls_last(self) -> bool:
@@ -580,14 +579,14 @@ class System(Settings):
         """
         left = self.training.last_step if steps is None else steps
         full, rows = self.format.sides * self.format.sequence_length, dict[int, float]()
-        for length, most in self.format.phases(self.training.steps):
+        for length, most in self.format.stages(self.training.steps):
             each = (
                 self.objectives.presentations
                 * self.training.batch_size
                 * (full / length if self.training.batch_by == "tokens" else 1)
             )
-            parts = lengths.shares(length) if self.format.lengths == "drawn" else {length: 1.0}
-            rows |= {positions: min(left, most) * each * share for positions, share in parts.items()}
+            shares = self.format.length_shares(length)
+            rows |= {positions: min(left, most) * each * share for positions, share in shares.items()}
             left -= min(left, most)
         return rows
 
@@ -666,7 +665,7 @@ def parameters_of(backbone: nn.Module, heads: nn.ModuleDict) -> dict[str, int]:
     return dict(counts)
 
 
-def _prepare(
+def _collate(
     objectives: tuple[Objective | Objectives, ...],
     tokens: Tokens,
     draws: Draws,

@@ -171,8 +171,8 @@ def formats(
     from ablations.planning import filling
     from lightning_modules.config import ConfigError, Problem, did_you_mean
     from lightning_modules.data import open_store
-    from lightning_modules.data.formats.input_format import Pairing
-    from lightning_modules.data.formats.summary import NAMED, summary
+    from lightning_modules.data.formats import FORMATS, NAMED, summary
+    from lightning_modules.data.formats.pairs import Pairing
 
     with reporting_errors():
         if pairing not in (allowed := get_args(Pairing)):
@@ -182,14 +182,13 @@ def formats(
         store, batch = open_store(system.data, "train"), system.training.batch_size
         rows = []
         for name, knobs in NAMED.items():
-            given = system.format.but(**{**knobs, "pairing": pairing, "duplicates": 1})
+            given = FORMATS[knobs["kind"]].read(
+                {**system.format.to_dict(), **knobs, "pairing": pairing, "duplicates": 1}
+            )
             found = summary(store, given)
-            step = batch * given.sequence_length / found.mean_length
-            rows.append({
-                "format": name, "rows": found.rows, "mean length": found.mean_length, "padding": found.padding,
-                "documents a row": found.documents, "rows a step": step, "documents a step": step * found.documents,
-                "of the text": found.shown,
-            })  # fmt: skip
+            step, shown = batch * given.sequence_length / found["mean length"], found.pop("of the text")
+            steps = {"rows a step": step, "documents a step": step * found["documents a row"], "of the text": shown}
+            rows.append({"format": name, **found, **steps})
         if form is Format.table:
             rows = [{name: _told(name, value) for name, value in row.items()} for row in rows]
         listing(rows, form, "format")

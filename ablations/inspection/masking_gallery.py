@@ -16,7 +16,7 @@ from ablations.figures.style import INK, OKABE_ITO, Drawing, blank, shown, title
 from lightning_modules.batch import Annotation, Tokens
 from lightning_modules.data import Data
 from lightning_modules.data.annotations import marked, open_annotated
-from lightning_modules.data.formats.running_text import Sequences, arrange
+from lightning_modules.data.formats.text import RunningText, arrange
 from lightning_modules.data.store import TokenStore, tokenizer_file
 from lightning_modules.data.text.annotators import RULE, annotator
 from lightning_modules.data.text.encode import Encoder, as_example
@@ -141,7 +141,7 @@ class Gallery:
 
     def measured(self) -> Shown:
         """What each scheme does to held-out text, one row each, with its formula where it has one."""
-        rows = Sequences(self._store, arrange(self._store, 128, "none"), 128)
+        rows = RunningText(self._store, arrange(self._store, 128, "none"), 128)
         tokens = rows.batch(np.arange(min(self.sequences, len(rows))))
         numbers = pd.DataFrame([{"scheme": name, **self._numbers(m, tokens)} for name, m in self.schemes.items()])
         sheet = Sheet(
@@ -186,7 +186,7 @@ class Gallery:
 
     def lengths(self) -> Drawing:
         """How many words are together: what is drawn, and what is hidden once spans touch and texts end."""
-        rows = Sequences(self._store, arrange(self._store, 128, "none"), 128)
+        rows = RunningText(self._store, arrange(self._store, 128, "none"), 128)
         tokens = rows.batch(np.arange(min(self.sequences, len(rows))))
         drawn = {name: shares(masking) for name, masking in self.schemes.items()}
         named = [name for name, formula in drawn.items() if len(formula) > 1]

@@ -70,7 +70,8 @@ def varied(grid: Grid) -> set[str]:
 def has_part(system: System, path: str) -> bool:
     """Whether a system has the part that a knob belongs to, of the kind that has the knob."""
     part, _, knob = path.rpartition(".")
-    return not part or ((held := system.get(part)) is not None and knob in type(held).model_fields)
+    held = system.get(part) if part else None
+    return not part or (held is not None and (held.keeps_knobs or knob in type(held).model_fields))
 
 
 def part_lacking(path: str, *systems: System) -> str:

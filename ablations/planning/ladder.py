@@ -11,7 +11,7 @@ from typing import Any
 from ablations.core.strict_yaml import Document
 from ablations.planning.cells import part_lacking
 from ablations.schema.cell import Cell
-from lightning_modules.config import did_you_mean, diff, flat
+from lightning_modules.config import did_you_mean, diff
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
 
@@ -80,11 +80,10 @@ def neighbours(cells: Sequence[Cell]) -> dict[str, Cell]:
 
 def differences(lower: System, upper: System) -> set[str]:
     """The knobs in which two systems differ, as a rung may name them; a part that one lacks counts as one knob."""
-    left, right = flat(lower), flat(upper)
     return {
         part_lacking(path, lower, upper)
         for path in diff(lower, upper)
-        if path not in _LABELS and left.get(path) != right.get(path)
+        if path not in _LABELS and lower.get(path) != upper.get(path)
     }
 
 

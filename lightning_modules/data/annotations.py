@@ -1,4 +1,4 @@
-"""Annotations of a token store: made once by reading its corpora again, and kept next to its tokens.
+"""Annotations of a token store, and the bytes behind its tokens: made once by reading its corpora again, and kept.
 
 A store holds no text, so that the sentences are read again, annotated, and aligned with their pieces by letters. For
 each piece there is 0 outside of spans, 1 where a span begins and 2 inside.
@@ -17,9 +17,10 @@ from lightning_modules.data.corpora.sources import Split
 from lightning_modules.data.settings import Data
 from lightning_modules.data.store import Progress, TokenStore, batches, open_store, tokenizer_file
 from lightning_modules.data.text.annotators import Annotator, annotator
-from lightning_modules.data.text.encode import Encoder
+from lightning_modules.data.text.encode import Encoder, piece_bytes
 
 RECIPE = 1  # raise when the same annotator would give other marks
+_RECIPE_OF_BYTES = 1  # raise when the same text would give other bytes
 BEGINS, INSIDE = 1, 2
 
 
@@ -89,3 +90,15 @@ def _mark(
             if at + first < end and at + last > start:
                 marks[piece], mark = mark, INSIDE
         at += len(word) + 1
+
+
+def token_bytes(data: Data, split: Split, store: TokenStore) -> np.ndarray:
+    """The bytes behind each token of a store ``[n]``, kept next to it: `piece_bytes` of its text."""
+
+    def compute() -> np.ndarray:
+        encoder = Encoder(tokenizer_file(data), data.tokenizer.kind)
+        found = np.concatenate([piece_bytes(encoder, sentences) for _, sentences, _ in batches(data, split)])
+        assert len(found) == len(store.ids), "the same text in the same pieces"
+        return found.astype(np.min_scalar_type(int(found.max(initial=0))))
+
+    return cached.kept_array(store.folder / f"bytes-{_RECIPE_OF_BYTES}.npy", compute)

@@ -1,7 +1,6 @@
 """Lightning's data module of pretraining, and the baselines on its text."""
 
 import functools
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,22 +11,23 @@ from lightning_modules.batch import Annotation, Direction, Example
 from lightning_modules.config import ConfigError
 from lightning_modules.data.annotations import open_annotated
 from lightning_modules.data.baselines import bigram, pair_methods
-from lightning_modules.data.formats.by_language import Pairs
-from lightning_modules.data.formats.excerpts import excerpt
-from lightning_modules.data.formats.input_format import InputFormat, Pairing
-from lightning_modules.data.formats.pairs import Negatives, PairSequences
-from lightning_modules.data.formats.parts import Arranged, part
+from lightning_modules.data.formats.format import InputFormat, Sequences, Subset
+from lightning_modules.data.formats.pairs import (
+    Negatives,
+    Pairing,
+    PairSequences,
+    SegmentPairFormat,
+    truncation_control,
+)
 from lightning_modules.data.formats.stream import Stream
-from lightning_modules.data.order.batches import Batches
+from lightning_modules.data.formats.text import Multilingual
+from lightning_modules.data.order.batches import Batches, CollateFn, Prefetch, uncorrupted
 from lightning_modules.data.order.heldout import HeldOut, HeldOutStream, Reading
-from lightning_modules.data.order.phases import Phase, phases, real_tokens, shown, tokens_by_language
-from lightning_modules.data.order.portions import Portions
-from lightning_modules.data.order.prepare import Prepare, uncorrupted
-from lightning_modules.data.order.resumable import Feeding
-from lightning_modules.data.order.whole_words import HiddenWords, hidden_words, stretches
+from lightning_modules.data.order.sampler import BatchSchedule
 from lightning_modules.data.settings import Data
 from lightning_modules.data.store import open_store, tokenizer_file
 from lightning_modules.data.text.encode import Encoder
+from lightning_modules.data.whole_words import HiddenWords, hidden_words, stretches
 
 # question about a pair -> the pairs that ask it: does the second segment follow (NSP), are both in order (SOP)?
 QUESTIONS: dict[str, Negatives] = {"nsp": "random", "sop": "swapped"}
@@ -41,8 +41,8 @@ class PretrainingData(pl.LightningDataModule):
         seed: Determines order and corruption.
         batch_size: Sequences per optimiser step, over all ranks and micro-batches.
         micro_batch_size: Sequences per forward pass on one rank; None means all of the rank.
-        prepare: Makes training examples; see ``Prepare``.
-        prepare_heldout: Makes held-out examples, the same for every run.
+        collate: Makes training examples; see ``CollateFn``.
+        collate_heldout: Makes held-out examples, the same for every run.
         heldout_format: The format of the held-out text; by default that of ``format``.
         heldout_sequences: Maximum number of held-out sequences.
         pairing: The construction of held-out pairs.
@@ -51,7 +51,7 @@ class PretrainingData(pl.LightningDataModule):
         words_rate: Share of words hidden in `whole_words`.
         direction: In which held-out text is visible there.
         workers: Processes that prepare batches; 0 (in this process) is fastest on a CPU.
-        feeding: How batches reach the device; None is what suits that of the Trainer.
+        prefetch: How batches reach the device; None is what suits that of the Trainer.
         reads: Annotations of the training text: annotator and kind of tags.
         reading: How held-out streams are read.
     """
@@ -62,8 +62,8 @@ class PretrainingData(pl.LightningDataModule):
     steps: int
     batch_size: int
     micro_batch_size: int | None = None
-    prepare: Prepare = uncorrupted
-    prepare_heldout: Prepare = uncorrupted
+    collate: CollateFn = uncorrupted
+    collate_heldout: CollateFn = uncorrupted
     heldout_format: InputFormat | None = None
     heldout_sequences: int = 1024
     pairing: Pairing = "released"
@@ -72,7 +72,7 @@ class PretrainingData(pl.LightningDataModule):
     words_rate: float = 0.15
     direction: Direction = "both"
     workers: int = 0
-    feeding: Feeding | None = None
+    prefetch: Prefetch | None = None
     reads: frozenset[Annotation] = frozenset()
     reading: Reading | None = None
 
@@ -94,73 +94,60 @@ class PretrainingData(pl.LightningDataModule):
 
     def setup(self, stage: str) -> None:
         """Opens the stores, so that training time does not include it."""
-        _ = self._phases, self.heldout
+        _ = self.train_dataloader(), self.heldout
 
     @functools.cached_property
-    def sequences(self) -> Arranged:
+    def sequences(self) -> Sequences:
         """The training sequences."""
-        return part(self.format.arrange(open_annotated(self.data, "train", self.reads)), self.format.share)
+        return self._arranged(self.format)
+
+    def _arranged(self, form: InputFormat) -> Sequences:
+        return Subset.share(form.arrange(open_annotated(self.data, "train", self.reads)), form.share)
 
     @functools.cached_property
-    def first_sequences(self) -> Arranged | None:
+    def first_sequences(self) -> Sequences | None:
         """The training sequences of the first steps of a length curriculum, if there is one."""
         form = self.format.first()
-        return part(form.arrange(open_annotated(self.data, "train", self.reads)), form.share) if form else None
+        return self._arranged(form) if form else None
 
     @property
-    def portions(self) -> Portions:
+    def schedule(self) -> BatchSchedule:
         """The division of the training into steps and micro-batches."""
-        first_steps = sum(steps for _, steps in self.format.phases(self.steps)[:-1])
+        first_steps = sum(steps for _, steps in self.format.stages(self.steps)[:-1])
         form = self.format.resolved()
-        return Portions(
+        return BatchSchedule(
             self.seed, self.batch_size, self.steps, self.micro_batch_size, self.by_tokens, first_steps,
             both_ways=form.both_ways, drawn=form.row_starts == "drawn",
             lengths_drawn=form.lengths == "drawn",
-            drawn_multiple=self._fed.drawn_multiple if form.lengths == "drawn" else 1,
+            drawn_multiple=self._prefetch.drawn_multiple if form.lengths == "drawn" else 1,
             language_exponent=form.language_exponent, bucket_steps=self.bucket_steps,
         )  # fmt: skip
 
     @property
-    def _fed(self) -> Feeding:
-        return self.feeding or Feeding.of(self.trainer)
+    def _prefetch(self) -> Prefetch:
+        return self.prefetch or Prefetch.of(self.trainer)
 
     @property
     def provenance(self) -> dict[str, Any]:
         """What a record says of how batches reached the device."""
-        multiple = self.portions.drawn_multiple
-        return self._fed.provenance | ({"drawn_lengths_in_multiples_of": multiple} if multiple > 1 else {})
+        multiple = self.schedule.drawn_multiple
+        return self._prefetch.provenance | ({"drawn_lengths_in_multiples_of": multiple} if multiple > 1 else {})
 
     def state_dict(self) -> dict[str, Any]:
         """What drawn lengths are multiples of, if they are drawn: where a step reads follows from those before it."""
-        portions = self.portions
-        return {"drawn_multiple": portions.drawn_multiple} if portions.lengths_drawn else {}
+        schedule = self.schedule
+        return {"drawn_multiple": schedule.drawn_multiple} if schedule.lengths_drawn else {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on as on the device that the training began on, so that it reads the same text."""
-        self.feeding = replace(self._fed, **state)
-
-    @property
-    def _phases(self) -> list[Phase]:
-        return phases(self.sequences, self.portions, self.first_sequences)
-
-    def shown(self, steps: int) -> Counter[int]:
-        """Positions -> how many rows of so many positions the first steps show; see `phases.shown`."""
-        return shown(self._phases, self.portions, steps)
-
-    def real_tokens(self, steps: int) -> int:
-        """The positions that are no padding of all rows that the first steps show."""
-        return real_tokens(self._phases, steps)
-
-    def tokens_by_language(self, steps: int) -> dict[str, int]:
-        """Language -> its positions in the rows that the first steps show; see `phases.tokens_by_language`."""
-        return tokens_by_language(self._phases, steps)
+        self.prefetch = replace(self._prefetch, **state)
 
     @functools.cached_property
     def heldout(self) -> HeldOut:
         """The held-out examples of the measurements during a training."""
         return self.some_heldout(self.heldout_sequences)
 
-    def some_heldout(self, count: int, prepare: Prepare | None = None) -> HeldOut:
+    def some_heldout(self, count: int, collate: CollateFn | None = None) -> HeldOut:
         """At most ``count`` held-out sequences, the same for every run; a larger number begins with a smaller one's.
 
         Of a stream it is as many positions in rows; a larger number goes on where the rows of a smaller one end.
@@ -169,11 +156,11 @@ class PretrainingData(pl.LightningDataModule):
         sequences = form.arrange(open_store(self.data, "heldout"))
         if isinstance(sequences, Stream):
             reading = self.reading or Reading(rows=8, length=sequences.length)
-            return HeldOutStream(sequences, count * sequences.length, reading, prepare or self.prepare_heldout)
+            return HeldOutStream(sequences, count * sequences.length, reading, collate or self.collate_heldout)
         size = self.micro_batch_size or self.batch_size
-        return HeldOut(sequences, count, size, prepare or self.prepare_heldout)
+        return HeldOut(sequences, count, size, collate or self.collate_heldout)
 
-    def heldout_pairs(self, negatives: Negatives, count: int, prepare: Prepare | None = None) -> HeldOut:
+    def heldout_pairs(self, negatives: Negatives, count: int, collate: CollateFn | None = None) -> HeldOut:
         """Held-out segment pairs of one construction, the same for every run of this data and sequence length.
 
         They have full length and consist of at least two sentences, so about half of them are
@@ -181,25 +168,23 @@ class PretrainingData(pl.LightningDataModule):
 
         Args:
             negatives: The kind of negatives; see `InputFormat`.
-            prepare: Makes the examples; by default ``prepare_heldout``.
+            collate: Makes the examples; by default ``collate_heldout``.
 
         Raises:
             ConfigError: When the held-out text has no such pair.
         """
-        pairs = excerpt(self._asked_pairs(negatives, count), self.format.resolved().excerpt)
-        return HeldOut(pairs, count, self.micro_batch_size or self.batch_size, prepare or self.prepare_heldout)
+        pairs = truncation_control(self._asked_pairs(negatives, count), self.format.resolved().excerpt)
+        return HeldOut(pairs, count, self.micro_batch_size or self.batch_size, collate or self.collate_heldout)
 
     def _asked_pairs(self, negatives: Negatives, count: int) -> PairSequences:
         form, store = self._pair_format(negatives), open_store(self.data, "heldout")
         return _some(form.arrange_asked(store, count), self.pairing)
 
-    def _pair_format(self, negatives: Negatives) -> InputFormat:
+    def _pair_format(self, negatives: Negatives) -> SegmentPairFormat:
         length, pairing = self.format.sequence_length, self.pairing
-        return InputFormat(
-            kind="segment_pairs", sequence_length=length, negatives=negatives, pairing=pairing, short_fraction=0.0
-        )
+        return SegmentPairFormat(sequence_length=length, negatives=negatives, pairing=pairing, short_fraction=0.0)
 
-    def heldout_translations(self, count: int, prepare: Prepare) -> tuple[HeldOut, HeldOut]:
+    def heldout_translations(self, count: int, collate: CollateFn) -> tuple[HeldOut, HeldOut]:
         """Held-out sentences next to their translations, and the same next to translations of others.
 
         Each pair has both of its sentences first, in rows of their own. Pairs that have no room for the translation of
@@ -210,12 +195,12 @@ class PretrainingData(pl.LightningDataModule):
         """
         form = self.format.heldout().model_copy(update={"languages": "pairs"})
         pairs = form.arrange(open_store(self.data, "heldout"))
-        assert isinstance(pairs, Pairs)
+        assert isinstance(pairs, Multilingual)
         pairs = pairs.both_ways()
         others = pairs.mismatched()
         fits = others.sizes <= others.length
         size = self.micro_batch_size or self.batch_size
-        own, other = (HeldOut(one.taken(fits), count, size, prepare) for one in (pairs, others))
+        own, other = (HeldOut(one.taken(fits), count, size, collate) for one in (pairs, others))
         return own, other
 
     def whole_words(self, count: int) -> HiddenWords:
@@ -241,8 +226,8 @@ class PretrainingData(pl.LightningDataModule):
         """The training batches of this rank."""
         rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
         return Batches(
-            self.sequences, self.portions, self.prepare, rank=rank, world_size=world, workers=self.workers,
-            feeding=self._fed, first=self.first_sequences,
+            self.sequences, self.schedule, self.collate, rank=rank, world_size=world, workers=self.workers,
+            prefetch=self._prefetch, first=self.first_sequences,
         )  # fmt: skip
 
     def val_dataloader(self) -> HeldOut:
@@ -289,9 +274,9 @@ class PretrainingData(pl.LightningDataModule):
         """
         chosen = self.heldout_pairs(negatives, count).chosen
         pairs, shown = self._asked_pairs(negatives, count), self.format.resolved().excerpt
-        train = self._pair_format(negatives).arrange_pairs(open_store(self.data, "train")).of_several_sentences()
+        train = self._pair_format(negatives).arrange_whole(open_store(self.data, "train")).of_several_sentences()
         train = _some(train, self.pairing)
-        return pair_methods.cached_scores(excerpt(train, shown), excerpt(pairs, shown), chosen)
+        return pair_methods.cached_scores(truncation_control(train, shown), truncation_control(pairs, shown), chosen)
 
 
 def _some(pairs: PairSequences, pairing: Pairing) -> PairSequences:

@@ -114,10 +114,10 @@ class TokenStore:
             for name, marks in self.marks.items()
         }
 
-    def framed(
+    def rows(
         self, indices: np.ndarray, source: np.ndarray, separator: np.ndarray, real: np.ndarray, segment: np.ndarray
     ) -> Tokens:
-        """Sequences with these numbers, as rows of the tokens at places of the text ``[b t]``, after [CLS].
+        """Sequences with these numbers, as rows ``[b t]`` of [CLS] and the tokens at places of the text.
 
         Args:
             source: The place of each position's token ``[b t]``.

@@ -400,10 +400,10 @@ def row_of(source: Path, **said: Any) -> Released:
     Raises:
         ConfigError: As `read` and `own_encoder`, and for a family without a row of its own.
     """
-    checkpoint, plain = read(source), flat(System())
+    checkpoint, plain = read(source), System()
     system = checkpoint.system
     encoder = own_encoder(source, checkpoint.family.name, system.data.tokenizer.vocab_size)
-    knobs = {path: as_data(value) for path, value in flat(system).items() if plain.get(path, ...) != value}
+    knobs = {path: as_data(value) for path, value in flat(system).items() if plain.get(path) != value}
     knobs = {**knobs, "data.tokenizer.kind": encoder.kind}
     knobs.pop("name", None)
     return Released(family=checkpoint.family.name, knobs=knobs, digests=digests(source), **said)

@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 
 from lightning_modules.batch import Encoded, Example
-from lightning_modules.data.formats.running_text import Sequences
 from lightning_modules.data.order.heldout import HeldOut
 from lightning_modules.measures.final_metrics import each
 from lightning_modules.objectives.objective import own_heads
@@ -59,7 +58,6 @@ def losses_by_sequence(module: Pretrain, heldout: HeldOut, bf16: bool) -> BySequ
 def documents_of(heldout: HeldOut) -> np.ndarray:
     """The document that each sequence starts in, numbered from 0 ``[sequences]``."""
     sequences = heldout.sequences
-    assert isinstance(sequences, Sequences), "held-out text is running text"
     starts = sequences.starts[np.asarray(heldout.chosen, dtype=np.int64)]
     _, numbers = np.unique(np.searchsorted(sequences.store.document_starts, starts, side="right"), return_inverse=True)
     return numbers

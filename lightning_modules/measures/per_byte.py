@@ -1,17 +1,18 @@
 """Held-out losses per byte of text, in which runs with different tokenizers can be compared."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
-from lightning_modules.batch import Encoded, Example
+from lightning_modules.batch import STEP, Encoded, Example
+from lightning_modules.data.annotations import token_bytes
 from lightning_modules.data.baselines.bigram import prefix
-from lightning_modules.data.formats.running_text import Sequences
+from lightning_modules.data.formats.text import RunningText
 from lightning_modules.data.loader import PretrainingData
 from lightning_modules.data.order.heldout import HeldOut
-from lightning_modules.data.order.token_bytes import predicted_bytes, token_bytes
-from lightning_modules.data.order.whole_words import HiddenWords
+from lightning_modules.data.whole_words import HiddenWords
 from lightning_modules.measures.final_metrics import Means, each
 from lightning_modules.objectives import own_heads
 from lightning_modules.training.pretrain import Pretrain
@@ -28,7 +29,7 @@ def of_pieces(
         losses: ``<prefix>loss`` and ``<prefix>bigram_loss`` in nats per prediction.
     """
     sequences = heldout.sequences
-    assert isinstance(sequences, Sequences), "held-out text is running text"
+    assert isinstance(sequences, RunningText), "held-out text is running text"
     behind, examples, found = token_bytes(data.data, "heldout", sequences.store), list(heldout), {}
     for target in targets:
         kind = prefix(target)
@@ -39,8 +40,29 @@ def of_pieces(
     return found
 
 
+def predicted_bytes(sequences: RunningText, behind: np.ndarray, examples: Iterable[Example], target: str) -> int:
+    """The bytes behind all predictions of a target; there are none behind the end of a document.
+
+    Args:
+        sequences: The running text of the examples.
+        behind: The bytes of each of its tokens ``[n]``.
+    """
+    total = 0
+    for example in examples:
+        inputs = example.inputs
+        row, column = np.divmod(example.targets[target].where.numpy(), inputs.ids.shape[1])
+        column = column + STEP.get(target, 0)
+        special = inputs.special.numpy()
+        text = ~special[row, column]
+        row, column = row[text], column[text]
+        before = np.cumsum(special, axis=1)[row, column]  # special pieces are not in the store
+        start = sequences.bounds[inputs.sample.numpy()[row]]
+        total += int(behind[start + column - before].sum(dtype=np.int64))
+    return total
+
+
 def of_words(module: Pretrain, data: PretrainingData, count: int, bf16: bool) -> dict[str, float]:
-    """The losses of whole hidden words per byte, the same words under every tokenizer; see `data.order.whole_words`.
+    """The losses of whole hidden words per byte, the same words under every tokenizer; see `data.whole_words`.
 
     Args:
         count: Stretches of text, at most.

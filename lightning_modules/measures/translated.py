@@ -11,7 +11,7 @@ import pytorch_lightning as pl
 import torch
 
 from lightning_modules.data.baselines.translations import HeldOutText, heldout_text, words
-from lightning_modules.data.formats.translations import Translations
+from lightning_modules.data.formats.seq2seq import Translations
 from lightning_modules.data.loader import PretrainingData
 from lightning_modules.data.store import tokenizer_file
 from lightning_modules.data.text.encode import Encoder

@@ -15,7 +15,7 @@ What differs, and why:
 * Adam replaces SGD, whose rate was halved by the epoch.
 """
 
-from lightning_modules.data import Data, InputFormat, Tokenizer
+from lightning_modules.data import Data, Seq2SeqFormat, Tokenizer
 from lightning_modules.model import RecurrentEncoderDecoder
 from lightning_modules.objectives import LanguageModel, Objectives
 from lightning_modules.system import System
@@ -37,7 +37,7 @@ ATTENTION_LSTM = System(
         init_std=0.0577350269,
     ),
     objectives=Objectives(lm=LanguageModel(transform="none", bias=False)),
-    format=InputFormat(kind="seq2seq", sequence_length=256),
+    format=Seq2SeqFormat(sequence_length=256),
     data=Data(
         corpora=("multi30k:en-de",),
         tokenizer=Tokenizer(kind="byte_bpe", vocab_size=37_000, lowercase=False),

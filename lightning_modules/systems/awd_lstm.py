@@ -27,7 +27,7 @@ What differs:
   (``training.start``) comes near to it. There is no cache of recent words.
 """
 
-from lightning_modules.data import Data, InputFormat, Tokenizer
+from lightning_modules.data import Data, StreamFormat, Tokenizer
 from lightning_modules.evaluation import Evaluation
 from lightning_modules.model import Recurrent
 from lightning_modules.objectives import ActivationRegularization, LanguageModel, Objectives
@@ -55,7 +55,7 @@ AWD_LSTM = System(
         init_std=0.0577350269,  # uniform from -0.1 to 0.1
     ),
     objectives=Objectives(lm=LanguageModel(transform="none"), activations=ActivationRegularization()),
-    format=InputFormat(kind="stream", sequence_length=70, frame="document_ends", lengths="drawn"),
+    format=StreamFormat(sequence_length=70, frame="document_ends", lengths="drawn"),
     data=Data(corpora=("wikipedia-2015",), tokenizer=Tokenizer(kind="wordpiece", vocab_size=33_278, lowercase=False)),
     optimizer=Optimizer(algorithm="sgd", peak_lr=30.0, weight_decay=1.2e-6, decay_all=True, nonmonotone_interval=5),
     schedule=Schedule(warmup_fraction=0.0, decay="constant", by_length=True),

@@ -7,7 +7,7 @@ are short, and AdamW has no bias correction.
 The released code's maximum of predictions is left out, because it has no effect at 15 % of 128 or of 512.
 """
 
-from lightning_modules.data import Data, InputFormat, Tokenizer
+from lightning_modules.data import Data, SegmentPairFormat, Tokenizer
 from lightning_modules.model import Transformer
 from lightning_modules.objectives import MaskedLM, Masking, Objectives, SentencePair
 from lightning_modules.system import System
@@ -22,8 +22,7 @@ BERT_BASE = System(
         mlm=MaskedLM(masking=Masking(rate=0.15, mask=0.8, same=0.1, random=0.1, copies=1)),  # one for each duplicate
         sentence=SentencePair(),
     ),
-    format=InputFormat(
-        kind="segment_pairs",
+    format=SegmentPairFormat(
         sequence_length=512,
         first_share=0.9,
         first_length=128,

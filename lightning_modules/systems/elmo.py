@@ -22,7 +22,7 @@ What differs:
 * The output layer of the released code divides by the chance of the right word, too (`objectives.sampled_softmax`).
 """
 
-from lightning_modules.data import Data, InputFormat, Tokenizer
+from lightning_modules.data import Data, TextFormat, Tokenizer
 from lightning_modules.model import Recurrent
 from lightning_modules.model.embeddings import CharacterEncoder
 from lightning_modules.objectives import LanguageModel, Objectives
@@ -50,7 +50,7 @@ ELMO = System(
     objectives=Objectives(
         lm=LanguageModel(direction="two_way", units="words", negatives=8192, transform="none", weight=10.0)
     ),
-    format=InputFormat(kind="full_sentences", sequence_length=128),
+    format=TextFormat(sequence_length=128),
     data=Data(corpora=("wikipedia-2015",), tokenizer=Tokenizer(kind="byte_bpe", vocab_size=100_000, lowercase=False)),
     optimizer=Optimizer(algorithm="adagrad", peak_lr=0.2, weight_decay=0.0),
     schedule=Schedule(warmup_fraction=0.0, decay="constant"),

@@ -18,7 +18,7 @@ What differs:
 * Gradients are clipped at norm 1 as in the code of fine-tuning; the paper says nothing.
 """
 
-from lightning_modules.data import Data, InputFormat, Tokenizer
+from lightning_modules.data import Data, TextFormat, Tokenizer
 from lightning_modules.model import Transformer
 from lightning_modules.objectives import LanguageModel, Objectives
 from lightning_modules.system import System
@@ -39,7 +39,7 @@ GPT = System(
         init="normal",
     ),
     objectives=Objectives(lm=LanguageModel(transform="none", bias=False)),
-    format=InputFormat(sequence_length=512, break_mode="none", frame="none"),
+    format=TextFormat(sequence_length=512, break_mode="none", frame="none"),
     data=Data(
         corpora=("wikipedia-2015", "novels"), tokenizer=Tokenizer(kind="letter_bpe", vocab_size=40_478, lowercase=True)
     ),

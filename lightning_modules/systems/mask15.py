@@ -6,7 +6,7 @@ The efficient pretraining recipe of its section 2 and the released training scri
 that ignore sentence boundaries, few large batches at a high learning rate, and [MASK] only as replacement.
 """
 
-from lightning_modules.data import Data, InputFormat, Tokenizer
+from lightning_modules.data import Data, TextFormat, Tokenizer
 from lightning_modules.model import Transformer
 from lightning_modules.objectives import MaskedLM, Masking, Objectives
 from lightning_modules.system import System
@@ -22,7 +22,7 @@ MASK15_LARGE = System(
     objectives=Objectives(
         mlm=MaskedLM(masking=Masking(rate=0.40, mask=1.0, same=0.0, random=0.0, count="stochastic_round"))
     ),
-    format=InputFormat(sequence_length=128, break_mode="none"),
+    format=TextFormat(sequence_length=128, break_mode="none"),
     data=Data(
         corpora=("wikipedia-2015", "novels"), tokenizer=Tokenizer(kind="byte_bpe", vocab_size=50_265, lowercase=False)
     ),

@@ -6,7 +6,7 @@ with a stochastic count, byte-level BPE, weight decay on every parameter, no gra
 Unlike in the released code, special tokens are never predicted.
 """
 
-from lightning_modules.data import Data, InputFormat, Tokenizer
+from lightning_modules.data import Data, TextFormat, Tokenizer
 from lightning_modules.model import Transformer
 from lightning_modules.objectives import MaskedLM, Masking, Objectives
 from lightning_modules.system import System
@@ -18,7 +18,7 @@ ROBERTA_BASE = System(
     paper="Liu et al. 2019, arXiv 1907.11692, Table 9",
     model=Transformer(num_layers=12, hidden_size=768, segment_types=0, norm_eps=1e-5, init="normal"),
     objectives=Objectives(mlm=MaskedLM(masking=Masking(count="stochastic_round", random_words="ordinary"))),
-    format=InputFormat(sequence_length=512),
+    format=TextFormat(sequence_length=512),
     data=Data(
         corpora=("wikipedia-2015", "novels"), tokenizer=Tokenizer(kind="byte_bpe", vocab_size=50_265, lowercase=False)
     ),

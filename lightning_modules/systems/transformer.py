@@ -21,7 +21,7 @@ What differs, and what no source says:
   1,500 steps of 0.4 seconds, and no interval for big: 600 steps of a second here. Table 3 has no averaging.
 """
 
-from lightning_modules.data import Data, InputFormat, Tokenizer
+from lightning_modules.data import Data, Seq2SeqFormat, Tokenizer
 from lightning_modules.model import EncoderDecoder
 from lightning_modules.objectives import LanguageModel, Objectives
 from lightning_modules.system import System
@@ -49,7 +49,7 @@ TRANSFORMER_BASE = System(
         init_std=0.0442,
     ),
     objectives=Objectives(lm=LanguageModel(transform="none", bias=False, label_smoothing=0.1)),
-    format=InputFormat(kind="seq2seq", sequence_length=256),
+    format=Seq2SeqFormat(sequence_length=256),
     data=Data(
         corpora=("multi30k:en-de",),
         tokenizer=Tokenizer(kind="byte_bpe", vocab_size=37_000, lowercase=False),

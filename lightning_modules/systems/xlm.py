@@ -26,7 +26,7 @@ What differs, and what no source says:
 * Weights of layers are normal here, as embeddings are in the released code; there layers have torch's default.
 """
 
-from lightning_modules.data import Data, InputFormat, Tokenizer
+from lightning_modules.data import Data, TextFormat, Tokenizer
 from lightning_modules.model import Transformer
 from lightning_modules.objectives import MaskedLM, Masking, Objectives
 from lightning_modules.system import System
@@ -46,8 +46,7 @@ XLM = System(
         init_std=0.03125,
     ),
     objectives=Objectives(mlm=MaskedLM(masking=Masking(count="bernoulli"))),
-    format=InputFormat(
-        kind="full_sentences",
+    format=TextFormat(
         sequence_length=256,
         break_mode="none",
         languages="in_turn",

@@ -15,8 +15,8 @@ import pytorch_lightning as pl
 import torch
 
 from lightning_modules.batch import Example
-from lightning_modules.data.formats.by_language import TABLE
-from lightning_modules.data.order.resumable import PLAIN, Feeding, Resumable, made_ahead
+from lightning_modules.data.formats.text import TABLE
+from lightning_modules.data.order.batches import PLAIN, Prefetch, Resumable, made_ahead
 from lightning_modules.data.settings import Data
 from lightning_modules.data.store import tokenizer_file
 from lightning_modules.data.text.characters import spelt
@@ -45,7 +45,7 @@ class Batches(Resumable):
         seed: The order follows from it.
         epochs: How often each item is seen.
         steps: Number of batches in all, instead of ``epochs``; the last epoch may be incomplete.
-        feeding: How batches reach the device.
+        prefetch: How batches reach the device.
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class Batches(Resumable):
         epochs: int,
         batch_size: int,
         steps: int | None = None,
-        feeding: Feeding = PLAIN,
+        prefetch: Prefetch = PLAIN,
     ) -> None:
-        self.inputs, self.seed, self.batch_size, self.feeding = inputs, seed, batch_size, feeding
+        self.inputs, self.seed, self.batch_size, self.prefetch = inputs, seed, batch_size, prefetch
         self.steps = steps or epochs * self.each_epoch
         self.position = 0  # batches yielded
 
@@ -72,7 +72,7 @@ class Batches(Resumable):
     def __iter__(self) -> Iterator[Example]:
         if self.position >= len(self):  # a finished loader starts again
             self.position = 0
-        for example in made_ahead(self._from(self.position), self.feeding.ahead):
+        for example in made_ahead(self._from(self.position), self.prefetch.ahead):
             self.position += 1
             yield example
 
@@ -81,7 +81,7 @@ class Batches(Resumable):
             epoch, done = divmod(position, self.each_epoch)
             for indices in self.epoch(epoch)[done : done + len(self) - position]:
                 position += 1
-                yield _sized(self.inputs, indices, self.feeding)
+                yield _sized(self.inputs, indices, self.prefetch)
 
     def epoch(self, number: int) -> list[np.ndarray]:
         """The numbers of the items of each batch of an epoch."""
@@ -98,15 +98,15 @@ class Batches(Resumable):
         sizes = [self.inputs.sizes[indices] for number in epochs for indices in self.epoch(number)]
         return np.array([(batch.size, batch.max(), batch.sum()) for batch in sizes[: len(self)]])
 
-    def _portions(self) -> dict:
+    def _sizes(self) -> dict:
         return {"seed": self.seed, "batch_size": self.batch_size, "examples": len(self.inputs)}
 
 
 class InOrder:
     """Every item once, sorted by length; independent of any seed."""
 
-    def __init__(self, inputs: Inputs, batch_size: int, feeding: Feeding = PLAIN) -> None:
-        self.inputs, self.feeding = inputs, feeding
+    def __init__(self, inputs: Inputs, batch_size: int, prefetch: Prefetch = PLAIN) -> None:
+        self.inputs, self.prefetch = inputs, prefetch
         self.order = np.argsort(inputs.sizes.max(1), kind="stable")
         self.batches = _cut(self.order, batch_size)
 
@@ -114,14 +114,14 @@ class InOrder:
         return len(self.batches)
 
     def __iter__(self) -> Iterator[Example]:
-        examples = (_sized(self.inputs, indices, self.feeding) for indices in self.batches)
-        return made_ahead(examples, self.feeding.ahead)
+        examples = (_sized(self.inputs, indices, self.prefetch) for indices in self.batches)
+        return made_ahead(examples, self.prefetch.ahead)
 
 
-def _sized(inputs: Inputs, indices: np.ndarray, feeding: Feeding) -> Example:
+def _sized(inputs: Inputs, indices: np.ndarray, prefetch: Prefetch) -> Example:
     """A batch of some items in the sizes that suit a device; no row becomes longer than the longest of all."""
     example = inputs.batch(indices)
-    return example if feeding == PLAIN else example.widened(feeding.multiple, int(inputs.sizes.max()))
+    return example if prefetch == PLAIN else example.widened(prefetch.multiple, int(inputs.sizes.max()))
 
 
 def _cut(numbers: np.ndarray, size: int) -> list[np.ndarray]:
@@ -241,16 +241,16 @@ class TaskData(pl.LightningDataModule):
     @property
     def provenance(self) -> dict[str, Any]:
         """What a record says of how batches reached the device."""
-        return Feeding.of(self.trainer).provenance
+        return Prefetch.of(self.trainer).provenance
 
     def train_dataloader(self) -> Batches:
         """The training batches of all epochs."""
         settings, lm = self.settings, self.language_model
         shown = self.shown("train")
         inputs = shown if lm is None else Changed(shown, lm.asked)
-        feeding = Feeding.of(self.trainer)
-        return Batches(inputs, self.seed, settings.epochs, settings.batch_size, settings.steps, feeding)
+        prefetch = Prefetch.of(self.trainer)
+        return Batches(inputs, self.seed, settings.epochs, settings.batch_size, settings.steps, prefetch)
 
     def val_dataloader(self) -> InOrder:
         """The dev examples."""
-        return InOrder(self.shown("dev"), self.settings.batch_size, Feeding.of(self.trainer))
+        return InOrder(self.shown("dev"), self.settings.batch_size, Prefetch.of(self.trainer))

@@ -3,7 +3,7 @@
 from lightning_modules import cached
 from lightning_modules.config import ConfigError, identity
 from lightning_modules.data import Data, pins
-from lightning_modules.data.order.whole_words import cut
+from lightning_modules.data.whole_words import cut
 from lightning_modules.draws import permutation
 from lightning_modules.places import cache
 

@@ -9,13 +9,12 @@ import pytest
 
 from lightning_modules import cached
 from lightning_modules.data import Data, open_store, pins, store
-from lightning_modules.data.annotations import open_annotated
-from lightning_modules.data.formats.input_format import InputFormat
+from lightning_modules.data.annotations import open_annotated, token_bytes
+from lightning_modules.data.formats import FORMATS as CLASSES
 from lightning_modules.data.formats.stream import shuffled
-from lightning_modules.data.order.token_bytes import token_bytes
-from lightning_modules.data.order.whole_words import stretches
 from lightning_modules.data.text import annotators, tokenizer
 from lightning_modules.data.text.encode import Encoder
+from lightning_modules.data.whole_words import stretches
 from lightning_modules.data.word_vectors import WordVectors, word_vectors
 from lightning_modules.interop import own_tokenizer
 from lightning_modules.places import project
@@ -216,10 +215,10 @@ FORMATS = {
 def test_arrangements(name, place, texts):
     text, found = open_store(texts[0], "train"), []
     for changes in FORMATS[name]:
-        form = InputFormat(**({"sequence_length": 16} | changes))
+        form = CLASSES[changes.get("kind", "full_sentences")](**({"sequence_length": 16} | changes))
         for count in (9, 10) if name == "asked-" else (9,):
             arranged = {
-                "pairs-": form.arrange_pairs,
+                "pairs-": lambda store, f=form: f.arrange_whole(store),
                 "asked-": lambda store, f=form, n=count: f.arrange_asked(store, n),
             }
             found.append(place(name, lambda call=arranged.get(name, form.arrange): call(text)))

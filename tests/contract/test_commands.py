@@ -18,7 +18,6 @@ from ablations.inspection import trained
 from ablations.planning import grids
 from ablations.running import inference
 from ablations.study import Study
-from lightning_modules.data.formats.summary import Summary
 from lightning_modules.measures import counting
 from lightning_modules.places import project
 from lightning_modules.tasks import TASKS
@@ -140,7 +139,10 @@ def _make_up(monkeypatch, folder):
     monkeypatch.setattr("ablations.inspection.models.opened", lambda *_, **__: opened)
     monkeypatch.setattr(tokenizer, "rows", lambda *_: [dict.fromkeys(("tokenizer", "corpora", "longest"), "x") | TOLD])
     monkeypatch.setattr("lightning_modules.data.open_store", lambda *_: None)
-    monkeypatch.setattr("lightning_modules.data.formats.summary.summary", lambda *_: Summary(1, 90.0, 0.3, 1.5, 1.0))
+    monkeypatch.setattr(
+        "lightning_modules.data.formats.summary",
+        lambda *_: {"rows": 1, "mean length": 90.0, "padding": 0.3, "documents a row": 1.5, "of the text": 1.0},
+    )
     monkeypatch.setattr(evaluate, "_asked", lambda *_: {})
     monkeypatch.setattr(evaluate, "_measured", lambda *_: {"metrics": {"lambada.accuracy": 0.5}})
     counted = counting.Reached({"pairs": 4.5}, {100: 4.5}, {"pairs": [1]}, {"training": 100}, "a", "b")

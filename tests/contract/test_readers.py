@@ -48,7 +48,6 @@ ROWS = {
     "ablations/running/worker.py: _Reporter.__call__": _NEW,
     "lightning_modules/cached.py: get_json": _DIGEST,
     "lightning_modules/cached.py: kept_array": _DIGEST,
-    "lightning_modules/data/order/token_bytes.py: token_bytes": _DIGEST,
     "lightning_modules/data/store.py: TokenStore.marks": _DIGEST,
     "lightning_modules/data/store.py: TokenStore.open": _DIGEST,
     "lightning_modules/data/store.py: _build": _NEW,

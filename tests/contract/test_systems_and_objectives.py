@@ -60,7 +60,7 @@ class TestSystem:
             tokens.tables["language"] = torch.arange(64)[:, None].expand(64, 16) % len(
                 languages.of(system.model) or "-"
             )
-        example = system.prepare(tokens, make_draws(64), make_vocabulary(64))
+        example = system.collate(tokens, make_draws(64), make_vocabulary(64))
         encoded = module.backbone(example)
         if system.objectives.taught:
             other = system.parents()["teacher"].system.build(seed=1)

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from lightning_modules.config import ConfigError
-from lightning_modules.data.formats import translations
-from lightning_modules.data.formats.translations import Translations
+from lightning_modules.data.formats import seq2seq
+from lightning_modules.data.formats.seq2seq import Translations
 from lightning_modules.footprint import footprint
 from lightning_modules.generation.language_model import check_predicts_next
 from lightning_modules.measures import bleu
@@ -188,7 +188,7 @@ def test_text_of_one_language_is_no_parallel_text(tmp_path, shared_cache):
     system = tiny_system(f"lines:en-de:{tmp_path}/*", **{"data.tokenizer.vocab_size": 280})
     store = system.data_module(0).sequences.store
     with pytest.raises(ConfigError, match="is no parallel text"):
-        translations.arrange(replace(store, documents=store.documents[::2]), 24)
+        seq2seq.arrange(replace(store, documents=store.documents[::2]), 24)
 
 
 def test_a_fine_tuning_and_a_text_of_its_own_are_refused_by_name():

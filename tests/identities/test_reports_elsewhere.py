@@ -17,7 +17,7 @@ from sklearn.metrics import f1_score
 from torch import nn
 
 from lightning_modules.batch import Example, Target
-from lightning_modules.data import InputFormat
+from lightning_modules.data import TextFormat
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.data.text.tokenizer import Tokenizer, train
 from lightning_modules.finetuning.run import FinetuningRun
@@ -162,7 +162,7 @@ class TestPositionsAndPadding:
         store = make_store(tmp_path, [[3, 4], [5], [6, 2]])
         vocabulary = dataclasses.replace(store.vocabulary, pad=store.vocabulary.sep)
         store = dataclasses.replace(store, vocabulary=vocabulary)
-        form = InputFormat(sequence_length=8, break_mode="none", frame="document_ends")
+        form = TextFormat(sequence_length=8, break_mode="none", frame="document_ends")
         tokens = form.arrange(store).batch(np.arange(3))
         assert (~tokens.real).sum() == 1, "the last row is padded with the same token"
         target = LanguageModel(direction="left_to_right").asked(Example.of(tokens)).targets["next"]

@@ -8,8 +8,8 @@ import torch
 
 from lightning_modules.batch import NO_LANGUAGE, Example, Unsupported
 from lightning_modules.config import ConfigError, identity
-from lightning_modules.data.formats.by_language import divided
-from lightning_modules.data.order.languages import probabilities
+from lightning_modules.data.formats.text import by_language
+from lightning_modules.data.order.sampler import probabilities
 from lightning_modules.data.store import open_store
 from lightning_modules.model import Transformer
 from lightning_modules.pretraining import fit
@@ -64,7 +64,7 @@ def test_a_pair_is_its_sentences_as_rows_of_their_own_one_behind_the_other(paral
 def test_no_row_of_running_text_has_two_languages_and_all_tokens_are_shown_once(parallel, folder):
     system = tiny_xlm(parallel, f"lines:es:{folder}/*", **{"format.languages": "apart"})
     sequences, tokens = rows(system)
-    text = divided(open_store(system.data, "train"))
+    text = by_language(open_store(system.data, "train"))
     assert text.names == ("de", "en", "es")
     assert sorted(text.store.ids.tolist()) == sorted(open_store(system.data, "train").ids.tolist())
     shown = np.concatenate([np.arange(*edges) for edges in zip(*sequences.stretches[0], strict=True)])
@@ -166,9 +166,8 @@ def test_knobs_of_languages_that_do_nothing_are_no_other_run(parallel):
 def drawn(system, steps=4000):
     """Which language each step of running text has."""
     system = system.but(**{"training.steps": steps, "training.batch_by": "sequences"})
-    loader = system.data_module(1)
-    (phase,) = loader._phases
-    return phase.order, [phase.order.groups[group].name for group in phase.order.drawn]
+    (stage,) = system.data_module(1).train_dataloader().stages
+    return stage.sampler, [stage.sampler.groups[group].name for group in stage.sampler.drawn]
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
@@ -257,7 +256,7 @@ def many(folder):
 
 def test_hidden_words_are_the_same_next_to_their_translation_and_next_to_another(many):
     system = tiny_xlm(many, **{"evaluation.translated_pairs": 40, "evaluation.rate": 0.4}, **LONGER)
-    own, other = (list(one) for one in system.data_module(0).heldout_translations(40, system.prepare_translations()))
+    own, other = (list(one) for one in system.data_module(0).heldout_translations(40, system.collate_translations()))
     differ = 0
     for here, there in zip(own, other, strict=True):
         assert torch.equal(here.targets["mlm"].where, there.targets["mlm"].where)

@@ -20,14 +20,14 @@ from lightning_modules.config import (
     paths,
     required,
 )
-from lightning_modules.data import InputFormat
+from lightning_modules.data import SegmentPairFormat
 from lightning_modules.model import Transformer
 from lightning_modules.systems import SYSTEMS
 from tests.messages import naming
 
 ALIKE = [
     lambda: Transformer(hidden_size=128, num_layers=2),
-    lambda: InputFormat(kind="segment_pairs", short_fraction=0.0, short_documents=True),
+    lambda: SegmentPairFormat(short_fraction=0.0, short_documents=True),
     lambda: SYSTEMS["albert_base"].but(**{"model.num_layers": 2}),
 ]
 

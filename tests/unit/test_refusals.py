@@ -1,6 +1,7 @@
 """What a model cannot do is refused by name, never ignored; what modules share is counted, trained and kept once."""
 
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 
 from lightning_modules.batch import Example, Unsupported
 from lightning_modules.config import ConfigError
-from lightning_modules.data import InputFormat
+from lightning_modules.data import TextFormat
 from lightning_modules.model import Transformer
 from lightning_modules.objectives import MaskedLM, Objectives
 from lightning_modules.pretraining import fit
@@ -27,10 +28,8 @@ def asking(need):
     return type("Asking", (MaskedLM,), {"needs": {need: "choose another model"}})()
 
 
-class Giving(InputFormat):
-    @property
-    def gives(self):
-        return super().gives | {"language table", "an encoder's source"}
+class Giving(TextFormat):
+    gives: ClassVar = TextFormat.gives | {"language table", "an encoder's source"}
 
 
 @pytest.mark.parametrize("need", ["a second stream", "carried state", "an encoder's source", "a language table"])

@@ -8,9 +8,9 @@ import torch
 
 from lightning_modules.batch import Example, SegmentState, Tokens
 from lightning_modules.config import ConfigError
-from lightning_modules.data.formats.parts import Arranged
+from lightning_modules.data.formats.format import Sequences
 from lightning_modules.data.formats.stream import Stream
-from lightning_modules.data.order.prepare import Prepare, uncorrupted
+from lightning_modules.data.order.batches import CollateFn, uncorrupted
 from lightning_modules.draws import Draws, permutation
 
 _SEED = 0  # held-out sequences and their masks are the same for every run
@@ -22,8 +22,8 @@ class HeldOut:
     Every rank evaluates all of them, so that each has the complete result.
     """
 
-    def __init__(self, sequences: Arranged, count: int, batch_size: int, prepare: Prepare = uncorrupted) -> None:
-        self.sequences, self.batch_size, self.prepare = sequences, batch_size, prepare
+    def __init__(self, sequences: Sequences, count: int, batch_size: int, collate: CollateFn = uncorrupted) -> None:
+        self.sequences, self.batch_size, self.collate = sequences, batch_size, collate
         self.chosen = permutation(_SEED, "heldout", 0, len(sequences))[:count]
         self._examples: list[Example] | None = None
 
@@ -38,7 +38,7 @@ class HeldOut:
     def _example(self, start: int) -> Example:
         sample = self.chosen[start : start + self.batch_size].astype(np.int64)
         draws = Draws(seed=_SEED, rows=sample, sample=sample, epoch=np.zeros_like(sample))
-        return self.prepare(self._tokens(sample), draws, self.sequences.store.vocabulary)
+        return self.collate(self._tokens(sample), draws, self.sequences.store.vocabulary)
 
     def _tokens(self, sample: np.ndarray) -> Tokens:
         return self.sequences.batch(sample)
@@ -70,7 +70,7 @@ class HeldOutStream(HeldOut):
         ConfigError: When the text is shorter than the rows.
     """
 
-    def __init__(self, stream: Stream, tokens: int, reading: Reading, prepare: Prepare = uncorrupted) -> None:
+    def __init__(self, stream: Stream, tokens: int, reading: Reading, collate: CollateFn = uncorrupted) -> None:
         rows, part = reading.rows, (stream.tokens - 1) // reading.rows  # of the text, from row to row
         self.width = min(part, tokens // rows)
         if self.width < 1:
@@ -82,7 +82,7 @@ class HeldOutStream(HeldOut):
             )
         ends = np.append(np.arange(0, self.width, reading.length), self.width)
         edges = np.append(np.arange(rows)[:, None] * part + ends, rows * part)
-        super().__init__(stream.cut(edges, reading.length), 0, rows, prepare)
+        super().__init__(stream.cut(edges, reading.length), 0, rows, collate)
         self.reading, self.segments = reading, len(ends) - 1
         # the last stretch of each row leads to the next one and is not shown
         self.chosen = (np.arange(self.segments)[:, None] + np.arange(rows) * len(ends)).ravel()

@@ -197,9 +197,7 @@ def _wordpiece(settings: Tokenizer, sentences: list[str]) -> "Model":
     letters, inner = _letters(settings, sentences)
     _check_room(settings, len(letters) + len(inner))
     trainer = trainers.WordPieceTrainer(
-        vocab_size=settings.vocab_size,
-        min_frequency=2,
-        show_progress=False,
+        **_common(settings),
         special_tokens=[*SPECIALS, *letters, *("##" + letter for letter in inner)],
         initial_alphabet=letters,
         limit_alphabet=len(letters),
@@ -216,9 +214,7 @@ def _letter_bpe(settings: Tokenizer, sentences: list[str]) -> "Model":
     letters, last = _letters(settings, sentences, ends=True)
     _check_room(settings, len(letters) + len(last))
     trainer = trainers.BpeTrainer(
-        vocab_size=settings.vocab_size,
-        min_frequency=2,
-        show_progress=False,
+        **_common(settings),
         special_tokens=[*SPECIALS, *letters, *(letter + END for letter in last)],
         initial_alphabet=letters,
         limit_alphabet=len(letters),
@@ -227,6 +223,10 @@ def _letter_bpe(settings: Tokenizer, sentences: list[str]) -> "Model":
     model = _trained(_shell(settings, models.BPE(unk_token="[UNK]", end_of_word_suffix=END)), trainer, sentences)
     merges = [tuple(pair) for pair in model["merges"]]
     return models.BPE(model["vocab"], merges, unk_token="[UNK]", end_of_word_suffix=END)
+
+
+def _common(settings: Tokenizer) -> dict[str, Any]:
+    return {"vocab_size": settings.vocab_size, "min_frequency": 2, "show_progress": False}
 
 
 def _check_room(settings: Tokenizer, count: int, what: str = "letters of the text") -> None:
@@ -241,13 +241,8 @@ def _byte_bpe(settings: Tokenizer, sentences: list[str]) -> "Model":
     from tokenizers import models, trainers
     from tokenizers.pre_tokenizers import ByteLevel
 
-    trainer = trainers.BpeTrainer(
-        vocab_size=settings.vocab_size,
-        min_frequency=2,
-        show_progress=False,
-        special_tokens=list(SPECIALS),
-        initial_alphabet=sorted(ByteLevel.alphabet()),
-    )
+    alphabet = sorted(ByteLevel.alphabet())
+    trainer = trainers.BpeTrainer(**_common(settings), special_tokens=list(SPECIALS), initial_alphabet=alphabet)
     _check_room(settings, len(ByteLevel.alphabet()), "bytes")
     model = _trained(_shell(settings, models.BPE()), trainer, sentences)
     return models.BPE(model["vocab"], [tuple(pair) for pair in model["merges"]])

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_modules.data import Data, Tokenizer, open_store
-from lightning_modules.data.formats.running_text import Sequences, arrange
+from lightning_modules.data.annotations import token_bytes
+from lightning_modules.data.formats.text import RunningText, arrange
 from lightning_modules.data.order.heldout import HeldOut
-from lightning_modules.data.order.token_bytes import predicted_bytes, token_bytes
 from lightning_modules.data.text import tokenizer
-from lightning_modules.data.text.alignment import piece_bytes, piece_starts
-from lightning_modules.data.text.encode import Encoder
+from lightning_modules.data.text.encode import Encoder, piece_bytes, piece_starts
+from lightning_modules.measures.per_byte import predicted_bytes
 from lightning_modules.objectives import MaskedLM
 
 KINDS = {"wordpiece": 120, "byte_bpe": 300, "unigram": 80, "letter_bpe": 120}
@@ -83,7 +83,7 @@ def test_predictions_own_the_bytes_of_their_tokens(tmp_path, kind):
     behind = token_bytes(data, "heldout", store)
     assert len(behind) == len(store.ids)
     assert np.array_equal(behind, token_bytes(data, "heldout", store)), "the second time from the cache"
-    sequences = Sequences(store, arrange(store, 16, "sentences"), 16)
+    sequences = RunningText(store, arrange(store, 16, "sentences"), 16)
     every = MaskedLM(masking={"rate": 1.0, "mask": 1.0, "same": 0.0, "random": 0.0})
     heldout = HeldOut(
         sequences,

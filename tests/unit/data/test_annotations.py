@@ -8,7 +8,7 @@ import pytest
 
 from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError, identity
-from lightning_modules.data import Data, InputFormat, Tokenizer, annotations, open_annotated
+from lightning_modules.data import Data, SegmentPairFormat, TextFormat, Tokenizer, annotations, open_annotated
 from lightning_modules.data.text.annotators import annotator, capitalised
 from lightning_modules.objectives import MaskedLM, Masking
 from lightning_modules.objectives.choosing import Tagged
@@ -80,9 +80,8 @@ def test_marks_are_the_pieces_of_names(data):
 
 def test_marks_follow_their_pieces_through_every_format(data):
     store = open_annotated(data, "train", {RULE})
-    forms = [InputFormat(sequence_length=48), InputFormat(sequence_length=48, break_mode="none")]
-    pairs = {"kind": "segment_pairs", "sequence_length": 96}
-    forms += [InputFormat(**pairs), InputFormat(**pairs, excerpt="shuffled"), InputFormat(**pairs, excerpt="rest")]
+    forms = [TextFormat(sequence_length=48), TextFormat(sequence_length=48, break_mode="none")]
+    forms += [SegmentPairFormat(sequence_length=96, excerpt=shown) for shown in ("all", "shuffled", "rest")]
     tagged = {int(piece) for piece, mark in zip(store.ids, store.marks[RULE], strict=True) if mark}
     plain = {int(piece) for piece, mark in zip(store.ids, store.marks[RULE], strict=True) if not mark}
     for form in forms:
@@ -97,7 +96,7 @@ def test_marks_follow_their_pieces_through_every_format(data):
 
 def test_names_alone_are_hidden_as_long_as_there_are_some(data):
     store = open_annotated(data, "train", {RULE})
-    tokens = InputFormat(sequence_length=64).arrange(store).batch(np.arange(20))
+    tokens = TextFormat(sequence_length=64).arrange(store).batch(np.arange(20))
     masking = Masking(rate=0.05, units=Tagged(annotator="capitalised", share=1.0), mask=1.0, same=0.0, random=0.0)
     example = MaskedLM(masking=masking).corrupt(Example.of(tokens), make_draws(20), store.vocabulary)
     assert (tokens.marks[RULE].reshape(-1)[example.targets["mlm"].where] > 0).all()

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError
-from lightning_modules.data import InputFormat, TokenStore, Vocabulary
+from lightning_modules.data import TextFormat, TokenStore, Vocabulary
 from lightning_modules.data.baselines import bigram
-from lightning_modules.data.order.token_bytes import predicted_bytes
+from lightning_modules.data.formats import FORMATS
+from lightning_modules.measures.per_byte import predicted_bytes
 from lightning_modules.objectives import LanguageModel, Masking
 from tests.conftest import make_draws
 from tests.unit.data.test_formats import DOCUMENTS, make_store
@@ -20,7 +21,7 @@ SEP = 3
 
 
 def blocks(store, length, frame, short=0.0):
-    form = InputFormat(sequence_length=length, break_mode="none", frame=frame, short_sequences=short)
+    form = TextFormat(sequence_length=length, break_mode="none", frame=frame, short_sequences=short)
     return form.arrange(store)
 
 
@@ -87,7 +88,7 @@ def test_every_token_but_the_first_of_a_row_is_predicted_from_the_one_before(
 def test_only_ends_of_documents_are_special_tokens_that_are_predicted(tmp_path):
     """[CLS] and [SEP] of the usual frame are not, nor is a [SEP] between its documents."""
     store = make_store(tmp_path, [[5, 6], [7]])
-    usual = InputFormat(sequence_length=24, break_mode="none").arrange(store)
+    usual = TextFormat(sequence_length=24, break_mode="none").arrange(store)
     assert SEP in usual.batch(np.array([0])).ids[0, 1:-1].tolist()
     assert SEP not in predictions(usual).targets["next"].ids.tolist()
     assert predictions(blocks(store, 24, "document_ends")).targets["next"].ids.tolist().count(SEP) == 2
@@ -95,8 +96,8 @@ def test_only_ends_of_documents_are_special_tokens_that_are_predicted(tmp_path):
 
 def test_held_out_text_has_the_same_frame(tmp_path):
     for frame in FRAMES:
-        form = InputFormat(break_mode="none", frame=frame, short_sequences=0.5)
-        assert form.heldout() == InputFormat(break_mode="none", frame=frame)
+        form = TextFormat(break_mode="none", frame=frame, short_sequences=0.5)
+        assert form.heldout() == TextFormat(break_mode="none", frame=frame)
         assert form.heldout(blocks=True) == form.heldout()
 
 
@@ -104,14 +105,17 @@ def test_held_out_text_has_the_same_frame(tmp_path):
     ("changes", "message"),
     [
         ({"break_mode": "sentences"}, "frame none is of running text .* set break_mode to none, or frame to cls_sep"),
-        ({"break_mode": "none", "kind": "segment_pairs"}, "set kind to full_sentences, or frame to cls_sep"),
-        ({"kind": "sentence_pairs"}, "set kind to full_sentences and set break_mode to none"),
+        (
+            {"break_mode": "none", "kind": "segment_pairs"},
+            "frame none is of kind full_sentences or stream, and kind is",
+        ),
+        ({"kind": "sentence_pairs"}, "set frame to cls_sep, or kind to full_sentences or stream"),
         ({"break_mode": "none", "frame": "document_end"}, "Did you mean 'document_ends'"),
     ],
 )
 def test_other_formats_have_a_frame(changes, message):
     with pytest.raises(ConfigError, match=message):
-        InputFormat.read({"frame": "none", **changes})
+        FORMATS[changes.get("kind", "full_sentences")].read({"frame": "none", **changes})
 
 
 def test_masked_models_hide_no_end_of_a_document(tmp_path):

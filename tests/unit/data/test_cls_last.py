@@ -52,7 +52,7 @@ def test_training_and_held_out_pairs_have_it_last_and_held_out_text_first(tiny):
     assert (theirs.ids[:, 0] == 2).all()
     assert theirs.cls is None
     assert next(iter(data.heldout)).inputs.cls is None
-    asked = next(iter(data.heldout_pairs("random", 8, system.prepare_pairs()))).inputs
+    asked = next(iter(data.heldout_pairs("random", 8, system.collate_pairs()))).inputs
     assert (asked.ids.gather(1, asked.cls[:, None]) == 2).all()
 
 

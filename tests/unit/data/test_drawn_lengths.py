@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from lightning_modules.config import ConfigError, identity
-from lightning_modules.data.formats import lengths
-from lightning_modules.data.order.resumable import Feeding
+from lightning_modules.data import StreamFormat
+from lightning_modules.data.formats.stream import drawn_lengths
+from lightning_modules.data.order.batches import Prefetch
 from lightning_modules.pretraining import fit
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.training.recorder import Interrupted
@@ -28,12 +29,12 @@ def test_the_law_is_the_released_codes():
     generator, many = np.random.default_rng(0), 200_000
     middle = np.where(generator.random(many) < 0.95, 70, 35)
     theirs = np.maximum(5, generator.normal(middle, 5).astype(int))
-    ours = lengths.drawn(0, 70, many)
+    ours = drawn_lengths(0, 70, many)
     assert ours.min() >= 5
-    assert ours.max() <= lengths.longest(70) == 95
+    assert ours.max() <= StreamFormat(sequence_length=70, lengths="drawn").longest == 95
     assert ours.mean() == pytest.approx(theirs.mean(), abs=0.1)
     assert ours.std() == pytest.approx(theirs.std(), abs=0.1)
-    shares = lengths.shares(70)
+    shares = StreamFormat(lengths="drawn").length_shares(70)
     assert sum(n * share for n, share in shares.items()) == pytest.approx(ours.mean(), abs=0.1)
     for some in (30, 35, 66, 70):
         assert (ours == some).mean() == pytest.approx(shares[some], rel=0.1)
@@ -41,8 +42,8 @@ def test_the_law_is_the_released_codes():
 
 
 def test_a_length_is_of_its_seed_and_step_alone():
-    assert np.array_equal(lengths.drawn(3, 70, 1000)[:10], lengths.drawn(3, 70, 10))
-    assert not np.array_equal(lengths.drawn(3, 70, 10), lengths.drawn(4, 70, 10))
+    assert np.array_equal(drawn_lengths(3, 70, 1000)[:10], drawn_lengths(3, 70, 10))
+    assert not np.array_equal(drawn_lengths(3, 70, 10), drawn_lengths(4, 70, 10))
 
 
 def test_rows_go_through_the_text_in_every_pass(drawn):
@@ -67,36 +68,37 @@ def test_rows_go_through_the_text_in_every_pass(drawn):
         assert at <= width
     assert passes > 3
     assert len(set(positions)) > 10
-    assert data.real_tokens(300) == 40 * sum(positions)
-    assert data.shown(300) == {n: 40 * positions.count(n) for n in set(positions)}
+    assert batches.real_tokens(300) == 40 * sum(positions)
+    assert batches.shown(300) == {n: 40 * positions.count(n) for n in set(positions)}
     assert drawn.but(**{"training.batch_size": 40}).tokens() == pytest.approx(40 * sum(positions), rel=0.05)
 
 
 @pytest.mark.parametrize("usual", [41, 70])
 def test_rounded_lengths_are_the_nearest_multiples_that_a_step_can_have(usual):
-    exact, rounded = lengths.drawn(0, usual, 10_000), lengths.drawn(0, usual, 10_000, 8)
+    exact, rounded = drawn_lengths(0, usual, 10_000), drawn_lengths(0, usual, 10_000, 8)
     assert set(rounded % 8) == {0}
     assert np.abs(rounded - exact).max() <= 4 + (exact.max() > rounded.max())
-    assert lengths.drawn(0, 8, 10_000, 8).min() == 8, "no step is empty"
-    assert rounded.max() <= lengths.longest(usual)
+    assert drawn_lengths(0, 8, 10_000, 8).min() == 8, "no step is empty"
+    assert rounded.max() <= StreamFormat(sequence_length=usual, lengths="drawn").longest
     assert rounded.mean() == pytest.approx(exact.mean(), rel=0.02)
-    assert np.array_equal(lengths.drawn(0, usual, 10_000, 1), exact)
+    assert np.array_equal(drawn_lengths(0, usual, 10_000, 1), exact)
 
 
 def on_a_gpu(trainer):
-    return Feeding(ahead=2, multiple=16, drawn_multiple=8)
+    return Prefetch(ahead=2, multiple=16, drawn_multiple=8)
 
 
 def test_on_a_gpu_lengths_are_few_and_costs_count_them(drawn, monkeypatch):
     system = drawn.but(**{"training.batch_size": 40})
     plain = list(system.data_module(0).train_dataloader())
-    monkeypatch.setattr(Feeding, "of", on_a_gpu)
+    monkeypatch.setattr(Prefetch, "of", on_a_gpu)
     data = system.data_module(0)
-    positions = [example.inputs.ids.shape[1] for example in data.train_dataloader()]
+    batches = data.train_dataloader()
+    positions = [example.inputs.ids.shape[1] for example in batches]
     assert len(set(positions)) <= 8 < len({example.inputs.ids.shape[1] for example in plain})
     assert {length % 8 for length in positions} == {0}
-    assert data.real_tokens(300) == 40 * sum(positions)
-    assert data.shown(300) == {n: 40 * positions.count(n) for n in set(positions)}
+    assert batches.real_tokens(300) == 40 * sum(positions)
+    assert batches.shown(300) == {n: 40 * positions.count(n) for n in set(positions)}
 
 
 ROUNDED = {"sizes_in_multiples_of": 16, "drawn_lengths_in_multiples_of": 8}
@@ -109,7 +111,7 @@ def test_a_training_keeps_the_lengths_that_it_began_with(drawn, tmp_path, monkey
     def on(gpu):
         monkeypatch.undo()
         if gpu:
-            monkeypatch.setattr(Feeding, "of", on_a_gpu)
+            monkeypatch.setattr(Prefetch, "of", on_a_gpu)
 
     system = drawn.but(**{"training.steps": 12, "evaluation.points": 4})
     on(begun_on_gpu)
@@ -124,23 +126,6 @@ def test_a_training_keeps_the_lengths_that_it_began_with(drawn, tmp_path, monkey
     assert resumed.execution.get("drawn_lengths_in_multiples_of") == straight.execution.get(
         "drawn_lengths_in_multiples_of"
     )
-
-
-def test_a_loader_goes_on_where_it_was(drawn):
-    whole, other = (drawn.but(**{"training.micro_batch_size": 2}).data_module(0).train_dataloader() for _ in range(2))
-    examples = list(whole)
-    assert len(examples) == 600
-    some = iter(other)
-    for _ in range(7):
-        next(some)
-    resumed = drawn.but(**{"training.micro_batch_size": 2}).data_module(0).train_dataloader()
-    resumed.load_state_dict(other.state_dict())
-    for expected, found in zip(examples[7:], resumed, strict=True):
-        assert np.array_equal(expected.inputs.ids, found.inputs.ids)
-        assert expected.counts == found.counts
-    one, two = (drawn.data_module(seed).train_dataloader() for seed in (0, 1))
-    shapes = [[example.inputs.ids.shape[1] for example in loader] for loader in (one, two)]
-    assert shapes[0] != shapes[1]
 
 
 def test_held_out_text_has_equal_segments(drawn):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_modules.data import Vocabulary
-from lightning_modules.data.formats.excerpts import FIRST_WORDS, excerpt
+from lightning_modules.data.formats.pairs import FIRST_WORDS, truncation_control
 from tests.unit.data.pair_format import segment_pairs
 from tests.unit.data.test_formats import make_store
 from tests.unit.data.test_pairs import DOCUMENTS
@@ -36,13 +36,13 @@ def segments(pairs):
 def test_first_words_and_the_rest_are_the_whole(tmp_path_factory, documents, length, negatives):
     store = make_store(tmp_path_factory.mktemp("s"), documents)
     pairs = segment_pairs(sequence_length=length, negatives=negatives).arrange(store)
-    whole, first, rest = (segments(excerpt(pairs, part)) for part in ("all", "first", "rest"))
+    whole, first, rest = (segments(truncation_control(pairs, part)) for part in ("all", "first", "rest"))
     for row, begun, left in zip(whole, first, rest, strict=True):
         for segment, start, end in zip(row, begun, left, strict=True):
             assert start == segment[:FIRST_WORDS]
             assert end == segment[FIRST_WORDS:]
     for part in ("first", "rest", "shuffled"):
-        assert np.array_equal(excerpt(pairs, part).index[4:], pairs.index[4:])
+        assert np.array_equal(truncation_control(pairs, part).index[4:], pairs.index[4:])
 
 
 @given(documents=DOCUMENTS, length=st.integers(8, 60), negatives=st.sampled_from(["random", "swapped"]))
@@ -50,10 +50,10 @@ def test_shuffling_keeps_words_whole_and_in_their_segment(tmp_path_factory, docu
     store = make_store(tmp_path_factory.mktemp("s"), documents)
     pairs = segment_pairs(sequence_length=length, negatives=negatives).arrange(store)
     number = np.arange(len(pairs))
-    before, after = pairs.batch(number), excerpt(pairs, "shuffled").batch(number)
+    before, after = pairs.batch(number), truncation_control(pairs, "shuffled").batch(number)
     assert (before.ids[before.special] == after.ids[after.special]).all()
     assert (before.special == after.special).all()
-    for row, shuffled in zip(segments(pairs), segments(excerpt(pairs, "shuffled")), strict=True):
+    for row, shuffled in zip(segments(pairs), segments(truncation_control(pairs, "shuffled")), strict=True):
         for segment, other in zip(row, shuffled, strict=True):
             pieces = [Counter(piece for word in part for piece in word) for part in (segment, other)]
             assert pieces[0] == pieces[1]
@@ -65,11 +65,11 @@ def test_the_order_is_new_and_the_same_each_time(tmp_path):
     store = make_store(tmp_path, [[7] * 40] * 3)
     pairs = segment_pairs(sequence_length=60).arrange(store)
     number = np.arange(len(pairs))
-    once, twice = (excerpt(pairs, "shuffled").batch(number).ids for _ in range(2))
+    once, twice = (truncation_control(pairs, "shuffled").batch(number).ids for _ in range(2))
     assert (once == twice).all()
     moved = (once != pairs.batch(number).ids).float().mean().item()
     assert moved > 0.6
-    one = excerpt(pairs, "shuffled").batch(number[3:4]).ids
+    one = truncation_control(pairs, "shuffled").batch(number[3:4]).ids
     assert (one[0] == once[3]).all()
 
 
@@ -84,7 +84,7 @@ def test_words_are_found_by_marks_of_their_ends_too(tmp_path):
         pieces[store.ids[place]] = "x</w>"
     store = replace(store, vocabulary=Vocabulary.of(pieces, "letter_bpe"))
     pairs = segment_pairs(sequence_length=48, negatives="swapped").arrange(store)
-    first = excerpt(pairs, "first")
+    first = truncation_control(pairs, "first")
     for start, end, shown in zip(pairs.index[0], pairs.index[1], first.index[1], strict=True):
         ends = last[(last >= start) & (last < end)]
         assert shown == (ends[FIRST_WORDS - 1] + 1 if len(ends) >= FIRST_WORDS else end)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from lightning_modules.batch import Example, Target, mapped, moved_at_once
-from lightning_modules.data.order.resumable import Feeding, made_ahead
+from lightning_modules.data.order.batches import Prefetch, made_ahead
 from lightning_modules.tasks.loader import Batches, InOrder
 from tests.conftest import make_tokens
 from tests.end_to_end.test_training import RESUMED
@@ -45,32 +45,40 @@ class Items:
         return example
 
 
-def of_task(feeding):
-    return Batches(Items(), 0, 2, 8, feeding=feeding)
+def of_task(prefetch):
+    return Batches(Items(), 0, 2, 8, prefetch=prefetch)
 
 
-@pytest.fixture(params=["task", *RESUMED])
+LOADED = RESUMED | {
+    "steps that are sorted": RESUMED["steps by tokens"] | {"training.bucket_steps": 3},
+    "a curriculum by tokens": RESUMED["a length curriculum"] | RESUMED["steps by tokens"],
+    "drawn lengths": RESUMED["a stream that is carried"] | {"format.lengths": "drawn", "training.steps": 30},
+    "a part of the text": {"format.share": 0.3, "training.batch_size": 5},
+}
+
+
+@pytest.fixture(params=["task", *LOADED])
 def loader(request, tiny):
     """Makes the training batches of a fine-tuning or a pretraining, fed in some way."""
     if request.param == "task":
         return of_task
-    data = tiny.but(**RESUMED[request.param]).data_module(0)
+    data = tiny.but(**LOADED[request.param]).data_module(0)
 
-    def made(feeding):
-        data.feeding = feeding
+    def made(prefetch):
+        data.prefetch = prefetch
         return data.train_dataloader()
 
     return made
 
 
 def test_batches_made_ahead_are_those_made_in_place_wherever_a_training_resumes(loader):
-    plain = loader(Feeding())
+    plain = loader(Prefetch())
     states, expected = [plain.state_dict()], []
     for example in plain:
         expected.append(example)
         states.append(plain.state_dict())
     for position, state in enumerate(states[:-1]):
-        resumed, told = loader(Feeding(ahead=3)), []
+        resumed, told = loader(Prefetch(ahead=3)), []
         resumed.load_state_dict(state)
         for number, example in enumerate(resumed):
             assert equal(example, expected[position + number])
@@ -79,7 +87,7 @@ def test_batches_made_ahead_are_those_made_in_place_wherever_a_training_resumes(
 
 
 def test_what_is_scored_is_the_same_made_ahead_and_in_rounded_sizes():
-    plain, ahead, rounded = (list(InOrder(Items(), 8, way)) for way in (Feeding(), Feeding(2), Feeding(2, 16)))
+    plain, ahead, rounded = (list(InOrder(Items(), 8, way)) for way in (Prefetch(), Prefetch(2), Prefetch(2, 16)))
     assert all(map(equal, plain, ahead))
     for first, second in zip(plain, rounded, strict=True):
         length = first.inputs.ids.shape[1]
@@ -88,7 +96,7 @@ def test_what_is_scored_is_the_same_made_ahead_and_in_rounded_sizes():
 
 
 def test_one_copy_moves_all_that_a_batch_holds(loader):
-    for example in loader(Feeding()):
+    for example in loader(Prefetch()):
         moved = moved_at_once(example, "cpu")
         assert equal(moved, example)
         assert [tensor.dtype for tensor in tensors(moved)] == [tensor.dtype for tensor in tensors(example)]
@@ -123,7 +131,7 @@ def shapes(loader):
 
 
 def test_200_steps_of_a_fine_tuning_have_few_shapes():
-    plain, few = (shapes(Batches(Items(), 0, 30, 8, 200, way)) for way in (Feeding(), Feeding(multiple=16)))
+    plain, few = (shapes(Batches(Items(), 0, 30, 8, 200, way)) for way in (Prefetch(), Prefetch(multiple=16)))
     assert len(few) <= 6 < len(plain)
     assert {length for _, length in few} <= {16, 32, int(Items().sizes.max())}
 
@@ -132,7 +140,7 @@ def test_200_steps_of_a_pretraining_have_few_shapes(tiny):
     long = {"format.sequence_length": 64, "model.max_positions": 64, "training.steps": 200, "training.batch_size": 2}
     data, found = tiny.but(**long).data_module(0), {}
     for multiple in (1, 16):
-        data.feeding = Feeding(multiple=multiple)
+        data.prefetch = Prefetch(multiple=multiple)
         found[multiple] = shapes(data.train_dataloader())
     assert len(found[16]) <= 3 < len(found[1])
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightning_modules.data import InputFormat, TokenStore, Vocabulary
+from lightning_modules.data import SegmentPairFormat, SentencePairFormat, TextFormat, TokenStore, Vocabulary
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=8), min_size=1, max_size=8).filter(
     lambda documents: sum(map(sum, documents)) > 0
@@ -44,7 +44,7 @@ def packed_slowly(store, room, within_documents=False):
 @given(documents=DOCUMENTS, length=st.integers(8, 40), mode=MODES, short=st.sampled_from([0.0, 0.0, 0.3, 1.0]))
 def test_every_token_stands_once_in_order_between_separators(tmp_path_factory, documents, length, mode, short):
     store = make_store(tmp_path_factory.mktemp("s"), documents)
-    sequences = InputFormat(sequence_length=length, break_mode=mode, short_sequences=short).arrange(store)
+    sequences = TextFormat(sequence_length=length, break_mode=mode, short_sequences=short).arrange(store)
     tokens = sequences.batch(np.arange(len(sequences)))
     ids, real, special = tokens.ids.numpy(), tokens.real.numpy(), tokens.special.numpy()
     assert ids.shape == (len(sequences), length)
@@ -73,17 +73,16 @@ def test_every_token_stands_once_in_order_between_separators(tmp_path_factory, d
 )
 def test_sentences_are_packed_greedily_and_long_ones_cut(tmp_path_factory, documents, length, mode):
     store = make_store(tmp_path_factory.mktemp("s"), documents)
-    bounds = InputFormat(sequence_length=length, break_mode=mode).arrange(store).bounds.tolist()
+    bounds = TextFormat(sequence_length=length, break_mode=mode).arrange(store).bounds.tolist()
     assert list(itertools.pairwise(bounds)) == packed_slowly(store, length - 2, mode == "documents")
 
 
 def test_documents_are_held_out_in_blocks_as_pairs_are_so_that_losses_compare():
-    measured = {InputFormat(**knobs).heldout().resolved() for knobs in (
-        {"break_mode": "none"}, {"break_mode": "documents"}, {"kind": "segment_pairs"}, {"kind": "sentence_pairs"}
-    )}  # fmt: skip
-    assert measured == {InputFormat(break_mode="none").resolved()}
-    assert InputFormat().heldout().break_mode == "sentences"
-    assert InputFormat().heldout(blocks=True).resolved() in measured
+    forms = TextFormat(break_mode="none"), TextFormat(break_mode="documents"), SegmentPairFormat(), SentencePairFormat()
+    measured = {form.heldout().resolved() for form in forms}
+    assert measured == {TextFormat(break_mode="none").resolved()}
+    assert TextFormat().heldout().break_mode == "sentences"
+    assert TextFormat().heldout(blocks=True).resolved() in measured
 
 
 @pytest.fixture
@@ -100,22 +99,22 @@ def sizes(sequences):
 
 @pytest.mark.parametrize("mode", ["sentences", "none"])
 def test_a_share_of_the_sequences_is_short_and_uniform_in_length(novel, mode):
-    made = InputFormat(sequence_length=34, break_mode=mode, short_sequences=0.25).arrange(novel)
+    made = TextFormat(sequence_length=34, break_mode=mode, short_sequences=0.25).arrange(novel)
     short = sizes(made) < 28
     assert short.mean() == pytest.approx(0.25 * 26 / 31, abs=0.03)
     assert sizes(made)[short].mean() == pytest.approx((2 + 27) / 2, abs=1.2)
-    assert (sizes(InputFormat(sequence_length=34, break_mode=mode).arrange(novel)) < 28).mean() < 0.01
+    assert (sizes(TextFormat(sequence_length=34, break_mode=mode).arrange(novel)) < 28).mean() < 0.01
 
 
 @given(documents=DOCUMENTS, length=st.integers(8, 40), mode=st.sampled_from(["sentences", "documents"]))
 def test_short_sequences_are_whole_sentences_too(tmp_path_factory, documents, length, mode):
     store = make_store(tmp_path_factory.mktemp("s"), documents)
-    bounds = InputFormat(sequence_length=length, break_mode=mode, short_sequences=1.0).arrange(store).bounds
+    bounds = TextFormat(sequence_length=length, break_mode=mode, short_sequences=1.0).arrange(store).bounds
     pieces = [np.arange(a, b, length - 2) for a, b in itertools.pairwise(store.sentences.tolist())]
     assert set(bounds.tolist()) <= {*np.concatenate(pieces).tolist(), len(store.ids)}
 
 
 def test_held_out_text_keeps_its_length():
-    assert InputFormat(short_sequences=0.5).heldout() == InputFormat()
-    pairs = InputFormat(kind="segment_pairs", short_sequences=0.5)
-    assert pairs.essence() == InputFormat(kind="segment_pairs").essence()
+    assert TextFormat(short_sequences=0.5).heldout() == TextFormat()
+    pairs = SegmentPairFormat(short_sequences=0.5)
+    assert pairs.essence() == SegmentPairFormat().essence()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lightning_modules.config import ConfigError
 from lightning_modules.data import TokenStore
-from lightning_modules.data.formats import matched
+from lightning_modules.data.formats import pairs
 from lightning_modules.data.formats.pairs import SPECIALS, Text
 from tests.unit.data.pair_format import segment_pairs
 from tests.unit.data.test_formats import make_store
@@ -41,7 +41,7 @@ def form(negatives, **knobs):
 def arranged(store, negatives, **knobs):
     """The pairs, or none where no chunk has a partner."""
     try:
-        return matched.arrange(store, form(negatives, **knobs))
+        return pairs.arrange(store, form(negatives, **knobs))
     except ConfigError:
         return np.zeros((6, 0), dtype=np.int64)
 
@@ -126,7 +126,7 @@ def slowly(store, room):
         if begin >= stop:
             continue
         key = np.array([begin])
-        share = 0.25 + 0.5 * matched._noise(0, key).uniform("middle", 1)[0, 0]
+        share = 0.25 + 0.5 * pairs._matched_noise(0, key).uniform("middle", 1)[0, 0]
         middle = begin + int(share * (stop - begin + 1))
         size = np.diff(text.sentences).tolist()
         for step, run in ((1, list(range(middle, stop))), (-1, list(range(middle - 1, begin - 1, -1)))):
@@ -144,14 +144,14 @@ def slowly(store, room):
 @given(documents=DOCUMENTS, length=LENGTHS)
 def test_chunks_are_all_that_fits_from_the_middle_outwards(tmp_path_factory, documents, length):
     store = make_store(tmp_path_factory.mktemp("s"), documents)
-    chunks = matched.gathered(Text(store), form("swapped", sequence_length=length), 0)
+    chunks = pairs.gathered(Text(store), form("swapped", sequence_length=length), 0)
     assert list(zip(chunks.first.tolist(), chunks.end.tolist(), strict=True)) == slowly(store, length - SPECIALS)
     assert ((chunks.first < chunks.middle) & (chunks.middle < chunks.end)).all()
 
 
 @pytest.mark.parametrize("negatives", ["random", "swapped"])
 def test_labels_are_balanced_and_lengths_are_exchangeable_within_each(novel, negatives):
-    index = matched.arrange(novel, form(negatives, sequence_length=64))
+    index = pairs.arrange(novel, form(negatives, sequence_length=64))
     count = index.shape[1]
     assert index[4].mean() == pytest.approx(0.5, abs=4 * 0.71 / count**0.5)  # couples share their coin
     a, b = np.diff(index[:4], axis=0)[[0, 2]]
@@ -165,7 +165,7 @@ def test_a_document_is_a_partner_as_often_as_it_is_long(tmp_path):
     draw = np.random.default_rng(2)
     sizes = [400, 400, 1600, 200, 800, 800, 1200, *[100] * 12]
     store = make_store(tmp_path, [draw.integers(1, 9, size).tolist() for size in sizes])
-    index = matched.arrange(store, form("random", sequence_length=32, duplicates=4))
+    index = pairs.arrange(store, form("random", sequence_length=32, duplicates=4))
     document, _ = places(store, index[2])
     share = np.bincount(document[index[4] == 1], minlength=len(sizes)) / (index[4] == 1).sum()
     tokens = np.diff(store.document_starts) / len(store.ids)
@@ -174,9 +174,9 @@ def test_a_document_is_a_partner_as_often_as_it_is_long(tmp_path):
 
 def test_held_out_pairs_are_matched_exactly(novel):
     for count in (512, 100, 10**9):
-        swapped = matched.asked(novel, form("swapped", sequence_length=64), count)
+        swapped = pairs.asked(novel, form("swapped", sequence_length=64), count)
         _matched_in_order(swapped)
-        random = matched.asked(novel, form("random", sequence_length=64), count)
+        random = pairs.asked(novel, form("random", sequence_length=64), count)
         _matched_by_partner(novel, random)
         for index in (swapped, random):
             assert 0.97 * min(count, 3000) <= index.shape[1] <= count
@@ -211,16 +211,16 @@ def _matched_by_partner(store, index):
 
 def test_pairs_are_a_function_of_the_text_and_copies_differ(novel, tmp_path):
     for negatives in ("random", "swapped"):
-        once, twice = (matched.arrange(novel, form(negatives, duplicates=copies)) for copies in (1, 2))
+        once, twice = (pairs.arrange(novel, form(negatives, duplicates=copies)) for copies in (1, 2))
         assert np.array_equal(twice[:, : once.shape[1]], once)
         assert not np.array_equal(twice[:, once.shape[1] :][:, : once.shape[1]], once)
-        asked = [matched.asked(novel, form(negatives), 300) for _ in range(2)]
+        asked = [pairs.asked(novel, form(negatives), 300) for _ in range(2)]
         assert np.array_equal(*asked)
 
 
 def test_short_pairs_are_short_and_of_two_sentences_or_more(tmp_path):
     store = make_store(tmp_path, [[1] * 3000] * 20)
-    index = matched.arrange(store, form("swapped", sequence_length=33, short_fraction=0.25))
+    index = pairs.arrange(store, form("swapped", sequence_length=33, short_fraction=0.25))
     short = index[5] < 30
     assert short.mean() == pytest.approx(0.25 * 28 / 29, abs=0.03)
     assert index[5].min() == 2

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lightning_modules.data import InputFormat, TokenStore, Vocabulary
+from lightning_modules.data import SegmentPairFormat, TokenStore, Vocabulary
 from lightning_modules.data.baselines import bag_of_words, pair_edges
 from lightning_modules.data.baselines.bag_of_words import Counted
 from lightning_modules.data.baselines.pair_methods import METHODS, Described, scores
@@ -27,7 +27,7 @@ def make_pairs(folder, negatives, seed, documents=80):
     ids, edges = np.concatenate(ids).astype(np.uint16), np.concatenate([[0], np.cumsum(np.concatenate(sentences))])
     vocabulary = Vocabulary(tuple(map(str, range(SIZE))), np.ones(SIZE, dtype=bool))
     store = TokenStore(folder, ids, edges, np.arange(0, 20 * documents + 1, 20), vocabulary, len(ids))
-    form = InputFormat(kind="segment_pairs", negatives=negatives, sequence_length=32, short_fraction=0.0)
+    form = SegmentPairFormat(negatives=negatives, sequence_length=32, short_fraction=0.0)
     return form.arrange(store).of_several_sentences()
 
 

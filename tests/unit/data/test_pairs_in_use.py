@@ -6,11 +6,11 @@ import torch
 
 from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError
-from lightning_modules.data import Data, InputFormat, Tokenizer
+from lightning_modules.data import Data, TextFormat, Tokenizer
 from lightning_modules.data.baselines.pair_methods import METHODS
 from lightning_modules.data.loader import PretrainingData
 from lightning_modules.data.order.batches import Batches
-from lightning_modules.data.order.portions import Portions
+from lightning_modules.data.order.sampler import BatchSchedule
 from lightning_modules.objectives import MaskedLM, Masking, Objectives, SentencePair
 from tests.unit.data.pair_format import segment_pairs
 from tests.unit.data.test_formats import make_store
@@ -68,8 +68,8 @@ def test_the_released_code_draws_short_lengths_once_a_document(words):
 def test_knobs_with_nothing_to_act_on_are_not_part_of_a_pairing():
     for idle in ({"short_documents": True}, {"lone_negatives": True}, {"break_mode": "none"}):
         assert segment_pairs(**idle).essence() == segment_pairs().essence()
-    running = InputFormat(negatives="swapped", short_fraction=0.3, duplicates=4, short_documents=True, excerpt="rest")
-    assert running.essence() == InputFormat().essence()
+    running = TextFormat(negatives="swapped", short_fraction=0.3, duplicates=4, short_documents=True, excerpt="rest")
+    assert running.essence() == TextFormat().essence()
 
 
 def test_copies_draw_afresh_and_the_first_is_the_only_one_without(novel):
@@ -83,7 +83,7 @@ def test_copies_draw_afresh_and_the_first_is_the_only_one_without(novel):
 
 def test_running_text_keeps_the_name_of_its_index(tmp_path):
     store = make_store(tmp_path, [[3, 9, 2], [20]])
-    InputFormat(sequence_length=64, break_mode="none").arrange(store)
+    TextFormat(sequence_length=64, break_mode="none").arrange(store)
     assert [path.name for path in tmp_path.glob("*.npy")] == ["sequences-bcb19fe791bd.npy"]
 
 
@@ -102,13 +102,13 @@ def test_documents_of_one_sentence(tmp_path):
     nothing = segment_pairs(negatives="swapped").arrange(store)
     assert len(nothing) == 0
     with pytest.raises(ConfigError, match="has no sequence"):
-        Batches(nothing, Portions(0, 4, 1))
+        Batches(nothing, BatchSchedule(0, 4, 1))
 
 
 def make_module(text_file, seed=0, **knobs):
     data = Data(corpora=(f"text:{text_file}",), tokenizer=Tokenizer(vocab_size=64))
     form = segment_pairs(sequence_length=32, short_fraction=0.1, **knobs)
-    return PretrainingData(data, form, seed=seed, steps=3, batch_size=8, prepare_heldout=both)
+    return PretrainingData(data, form, seed=seed, steps=3, batch_size=8, collate_heldout=both)
 
 
 def both(tokens, draws, vocabulary):
@@ -124,10 +124,10 @@ def only_hidden(tokens, draws, vocabulary):
 
 def test_heldout_text_is_running_text(text_file):
     pairs_module = make_module(text_file)
-    pairs_module.prepare_heldout = only_hidden
+    pairs_module.collate_heldout = only_hidden
     running = make_module(text_file)
-    running.format = InputFormat(sequence_length=32, break_mode="none")
-    running.prepare_heldout = only_hidden
+    running.format = TextFormat(sequence_length=32, break_mode="none")
+    running.collate_heldout = only_hidden
     for one, other in zip(pairs_module.heldout, running.heldout, strict=True):
         assert torch.equal(one.inputs.ids, other.inputs.ids)
         assert not one.inputs.labels
@@ -179,7 +179,7 @@ def test_an_excerpt_is_shown_in_training_and_of_heldout_pairs_alike(tmp_path):
     text.write_text("\n\n".join(" ".join(sentences[n : n + 10]) for n in range(0, 4000, 10)))
     whole, first = make_module(text, negatives="swapped"), make_module(text, negatives="swapped", excerpt="first")
     for module in (whole, first):
-        module.format, module.prepare_heldout = module.format.but(sequence_length=96), only_hidden
+        module.format, module.collate_heldout = module.format.but(sequence_length=96), only_hidden
     assert np.array_equal(whole.sequences.index[4:], first.sequences.index[4:])  # labels, sentences
     pairs = [module.heldout_pairs("swapped", 40).sequences for module in (whole, first)]
     assert len(pairs[0]) == len(pairs[1])

@@ -3,38 +3,39 @@
 import numpy as np
 import pytest
 
-from lightning_modules.data.formats.parts import part
-from lightning_modules.data.formats.running_text import Sequences, arrange
+from lightning_modules.data.formats.format import Subset
+from lightning_modules.data.formats.text import RunningText, arrange
 from lightning_modules.data.order.batches import Batches
-from lightning_modules.data.order.portions import Portions
+from lightning_modules.data.order.sampler import BatchSchedule
 from tests.unit.data.test_formats import make_store
 
 
 @pytest.fixture
 def whole(tmp_path):
     store = make_store(tmp_path, [[6] * 4] * 20)
-    return Sequences(store, arrange(store, 8, "none"), 8)
+    return RunningText(store, arrange(store, 8, "none"), 8)
 
 
 def shown(sequences, steps, seed=0):
-    batches = Batches(sequences, Portions(seed, 4, steps))
+    batches = Batches(sequences, BatchSchedule(seed, 4, steps))
     return np.concatenate([example.inputs.sample.numpy() for example in batches])
 
 
 def test_a_smaller_part_is_within_a_larger_one_and_the_same_for_all_seeds(whole):
-    chosen = [set(part(whole, share).chosen.tolist()) for share in (0.1, 0.3, 0.6)]
+    chosen = [set(Subset.share(whole, share).chosen.tolist()) for share in (0.1, 0.3, 0.6)]
     assert chosen[0] < chosen[1] < chosen[2]
     assert [len(one) for one in chosen] == [round(share * len(whole)) for share in (0.1, 0.3, 0.6)]
-    assert set(shown(part(whole, 0.3), 20, seed=1).tolist()) == set(shown(part(whole, 0.3), 20, seed=2).tolist())
+    one, other = (shown(Subset.share(whole, 0.3), 20, seed=seed).tolist() for seed in (1, 2))
+    assert set(one) == set(other)
 
 
 def test_all_of_the_text_is_no_part_and_no_part_is_empty(whole):
-    assert part(whole, 1.0) is whole
-    assert len(part(whole, 1e-9)) == 1
+    assert Subset.share(whole, 1.0) is whole
+    assert len(Subset.share(whole, 1e-9)) == 1
 
 
 def test_each_sequence_of_a_part_is_shown_once_an_epoch_as_it_is_in_the_whole(whole):
-    some = part(whole, 0.2)
+    some = Subset.share(whole, 0.2)
     epochs = shown(some, len(some)).reshape(4, len(some))
     assert all(sorted(epoch) == sorted(some.chosen) for epoch in epochs)
     rows = some.batch(np.arange(len(some)))

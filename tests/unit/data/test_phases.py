@@ -12,14 +12,18 @@ from hypothesis import strategies as st
 
 from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError
-from lightning_modules.data import InputFormat
+from lightning_modules.data import TextFormat
 from lightning_modules.data.order.batches import Batches
-from lightning_modules.data.order.phases import phases, real_tokens, shown
-from lightning_modules.data.order.portions import Portions
-from lightning_modules.data.order.shuffled import Bucketed, BySequences, ByTokens
+from lightning_modules.data.order.sampler import (
+    BatchSchedule,
+    BucketSampler,
+    Sampler,
+    TokenSampler,
+    stages,
+)
 from lightning_modules.objectives import MaskedLM, Masking
 from tests.unit.data.test_formats import make_store
-from tests.unit.data.test_loader import hide, samples, seen
+from tests.unit.data.test_loader import hide, samples
 
 SIZES = st.lists(st.integers(3, 12), min_size=1, max_size=30).map(np.array)
 LONGEST = 12
@@ -33,7 +37,7 @@ def every_presentation(order, steps):
 
 def slowly(order, steps):
     """The reference: one presentation after the other, each in the step in which its first token falls."""
-    epoch = BySequences(order.seed, order.sizes, len(order.sizes))
+    epoch = Sampler(order.seed, order.sizes, len(order.sizes))
     numbers = (n for number in itertools.count() for n in epoch.presented(number).sample.tolist())
     rows, token = [[] for _ in range(steps)], 0
     while (step := token // order.batch) < steps:
@@ -44,7 +48,7 @@ def slowly(order, steps):
 
 @given(sizes=SIZES, batch=st.integers(1, 9), steps=st.integers(1, 12), seed=st.integers(0, 5))
 def test_steps_by_tokens_show_what_one_presentation_after_the_other_shows(sizes, batch, steps, seed):
-    order = ByTokens(seed, sizes, batch * LONGEST)
+    order = TokenSampler(seed, sizes, batch * LONGEST)
     assert [order.presented(step).sample.tolist() for step in range(steps)] == slowly(order, steps)
     backwards = [order.presented(step).sample.tolist() for step in reversed(range(steps))]
     assert backwards[::-1] == slowly(order, steps), "a step does not depend on those asked for before"
@@ -53,8 +57,8 @@ def test_steps_by_tokens_show_what_one_presentation_after_the_other_shows(sizes,
 @given(sizes=SIZES, batch=st.integers(1, 9), pools=st.integers(1, 3), together=st.integers(2, 5))
 def test_steps_that_are_sorted_together_show_what_they_show_unsorted(sizes, batch, pools, together):
     steps = pools * together
-    plain = ByTokens(1, sizes, batch * LONGEST)
-    order = Bucketed(1, sizes, batch * LONGEST, alike=sizes, together=together)
+    plain = TokenSampler(1, sizes, batch * LONGEST)
+    order = BucketSampler(1, sizes, batch * LONGEST, alike=sizes, together=together)
     every = [order.presented(step) for step in reversed(range(steps))][::-1]
     for pool in range(pools):
         own = np.concatenate([draws.rows for draws in every[pool * together : (pool + 1) * together]])
@@ -70,7 +74,7 @@ def test_steps_that_are_sorted_together_show_what_they_show_unsorted(sizes, batc
 
 def test_steps_that_are_sorted_together_are_alike_equal_and_in_random_order():
     sizes = np.random.default_rng(0).integers(3, 60, 4_000)
-    order = Bucketed(1, sizes, 400, alike=sizes, together=50)
+    order = BucketSampler(1, sizes, 400, alike=sizes, together=50)
     steps = [sizes[order.presented(step).sample] for step in range(50)]
     assert max(rows.max() - rows.min() for rows in steps) < 12
     assert max(abs(rows.sum() - 400) for rows in steps) < 2 * 60
@@ -83,10 +87,10 @@ def test_steps_that_are_sorted_together_are_alike_equal_and_in_random_order():
     micro=st.sampled_from([1, 2, 4, 8, None]),
 )
 def test_the_groups_of_a_step_hold_each_row_once_in_similar_lengths_and_none_is_empty(sizes, micro):
-    portions = Portions(0, 8, 1, micro, by_tokens=True)
+    schedule = BatchSchedule(0, 8, 1, micro, by_tokens=True)
     for world in (1, 2, 4):
-        groups = portions.divided(sizes, world)
-        assert [len(parts) for parts in groups] == [portions.micro_batches(world)] * world
+        groups = schedule.divided(sizes, world)
+        assert [len(parts) for parts in groups] == [schedule.micro_batches(world)] * world
         in_turn = [rows for parts in zip(*groups, strict=True) for rows in parts]
         assert min(map(len, in_turn)) > 0
         assert sorted(np.concatenate(in_turn).tolist()) == list(range(len(sizes)))
@@ -104,22 +108,22 @@ def text(tmp_path):
 @pytest.fixture
 def sequences(text):
     """Sequences of unequal lengths."""
-    return InputFormat(sequence_length=16, break_mode="documents").arrange(text)
+    return TextFormat(sequence_length=16, break_mode="documents").arrange(text)
 
 
 @pytest.fixture
 def shorter(text):
-    return InputFormat(sequence_length=10, break_mode="documents").arrange(text)
+    return TextFormat(sequence_length=10, break_mode="documents").arrange(text)
 
 
-BY_TOKENS = Portions(3, 8, 5, micro_batch_size=4, by_tokens=True)
+BY_TOKENS = BatchSchedule(3, 8, 5, micro_batch_size=4, by_tokens=True)
 BUCKETED = replace(BY_TOKENS, bucket_steps=2)
-CURRICULUM = Portions(3, 8, 5, micro_batch_size=4, first_steps=3)
+CURRICULUM = BatchSchedule(3, 8, 5, micro_batch_size=4, first_steps=3)
 EACH = [BY_TOKENS, BUCKETED, CURRICULUM, replace(CURRICULUM, by_tokens=True)]
 
 
-def loader(sequences, shorter, portions, **options):
-    return Batches(sequences, portions, hide, first=shorter if portions.first_steps else None, **options)
+def loader(sequences, shorter, schedule, **options):
+    return Batches(sequences, schedule, hide, first=shorter if schedule.first_steps else None, **options)
 
 
 def contents(examples):
@@ -135,36 +139,21 @@ def contents(examples):
     return sorted(rows)
 
 
-@pytest.mark.parametrize("portions", EACH)
+@pytest.mark.parametrize("schedule", [BatchSchedule(3, 8, 5), *EACH])
 @pytest.mark.parametrize("world", [1, 2, 4])
 @pytest.mark.parametrize("micro", [None, 1, 2])
-def test_ranks_and_micro_batches_divide_one_batch(sequences, shorter, portions, world, micro):
-    whole = list(loader(sequences, shorter, replace(portions, micro_batch_size=None)))
+def test_ranks_and_micro_batches_divide_one_batch(sequences, shorter, schedule, world, micro):
+    whole = list(loader(sequences, shorter, replace(schedule, micro_batch_size=None)))
     ranks = [
-        list(loader(sequences, shorter, replace(portions, micro_batch_size=micro), rank=rank, world_size=world))
+        list(loader(sequences, shorter, replace(schedule, micro_batch_size=micro), rank=rank, world_size=world))
         for rank in range(world)
     ]
-    each = len(ranks[0]) // portions.steps
+    each = len(ranks[0]) // schedule.steps
     for step, example in enumerate(whole):
         parts = [part for own in ranks for part in own[step * each : step * each + each]]
         assert contents(parts) == contents([example])
         assert [part.counts for part in parts] == [example.counts] * (each * world)
         assert example.counts == {"mlm": example.targets["mlm"].count()}
-
-
-@pytest.mark.parametrize("portions", EACH)
-@pytest.mark.parametrize("position", range(11))
-def test_resuming_anywhere_in_either_phase_goes_on_exactly(sequences, shorter, portions, position):
-    straight = loader(sequences, shorter, portions)
-    expected, states = [], [straight.state_dict()]
-    for example in straight:
-        expected.append(example)
-        states.append(straight.state_dict())
-    assert len(expected) == 10
-    resumed = loader(sequences, shorter, portions)
-    resumed.load_state_dict(states[position])
-    if position < 10:
-        assert seen(resumed) == seen(expected[position:])
 
 
 def test_rows_are_cut_where_the_longest_of_their_micro_batch_ends_and_hide_the_same(sequences):
@@ -173,14 +162,14 @@ def test_rows_are_cut_where_the_longest_of_their_micro_batch_ends_and_hide_the_s
     def prepare(tokens, draws, vocabulary):
         return objective.corrupt(Example.of(tokens), draws, vocabulary)
 
-    portions = Portions(0, 8, 6, micro_batch_size=1, by_tokens=True)
+    schedule = BatchSchedule(0, 8, 6, micro_batch_size=1, by_tokens=True)
     padding = []
-    for example in Batches(sequences, portions, prepare):
+    for example in Batches(sequences, schedule, prepare):
         real = example.inputs.real
         assert real.any(0).all(), "no column is padding alone"
         padding.append(1 - real.float().mean().item())
     assert np.mean(padding) < 0.1 < 1 - sequences.sizes.mean() / sequences.length
-    draws = Batches(sequences, portions).phases[0].presented(0)
+    draws = Batches(sequences, schedule).stages[0].sampler.presented(0)
     vocabulary = sequences.store.vocabulary
     full, cut = (
         prepare(sequences.batch(draws.sample, n), draws, vocabulary)
@@ -193,33 +182,33 @@ def test_rows_are_cut_where_the_longest_of_their_micro_batch_ends_and_hide_the_s
 
 
 def test_the_first_steps_show_the_shorter_text_and_no_noise_comes_twice(sequences, shorter):
-    made = phases(sequences, CURRICULUM, shorter)
-    assert [(phase.sequences.length, phase.start, phase.steps) for phase in made] == [(10, 0, 3), (16, 3, 2)]
-    keys = np.concatenate([made[step >= 3].presented(step).rows for step in range(5)])
+    made = stages(sequences, CURRICULUM, shorter)
+    assert [(stage.sequences.length, stage.start, stage.steps) for stage in made] == [(10, 0, 3), (16, 3, 2)]
+    keys = np.concatenate([stage.sampler.presented(n).rows for stage in made for n in range(stage.steps)])
     assert keys.tolist() == list(range(40))
     widths = [
         example.inputs.ids.shape for example in loader(sequences, shorter, replace(CURRICULUM, micro_batch_size=None))
     ]
     assert widths == [(8, 10)] * 3 + [(8, 16)] * 2
     order = samples(loader(sequences, shorter, CURRICULUM))
-    full = samples(Batches(sequences, Portions(3, 8, 2)))
+    full = samples(Batches(sequences, BatchSchedule(3, 8, 2)))
     assert order[24:] == full, "the full text begins anew"
 
 
-@pytest.mark.parametrize("portions", [Portions(3, 8, 5), *EACH])
-def test_what_is_counted_is_what_was_shown(sequences, shorter, portions):
-    made = phases(sequences, portions, shorter if portions.first_steps else None)
+@pytest.mark.parametrize("schedule", [BatchSchedule(3, 8, 5), *EACH])
+def test_what_is_counted_is_what_was_shown(sequences, shorter, schedule):
+    made = loader(sequences, shorter, schedule)
     for steps in range(6):
-        examples = list(itertools.islice(loader(sequences, shorter, portions), steps * portions.micro_batches()))
+        examples = list(itertools.islice(loader(sequences, shorter, schedule), steps * schedule.micro_batches()))
         real = Counter(n for example in examples for n in example.inputs.real.sum(1).tolist())
         full = Counter(example.inputs.ids.shape[1] for example in examples for _ in example.inputs.ids)
-        assert shown(made, portions, steps) == (real if portions.by_tokens else full)
-        assert real_tokens(made, steps) == sum(size * rows for size, rows in real.items())
+        assert made.shown(steps) == (real if schedule.by_tokens else full)
+        assert made.real_tokens(steps) == sum(size * rows for size, rows in real.items())
 
 
 def test_the_first_steps_by_tokens_show_as_many_tokens_as_the_others(sequences, shorter):
-    portions = Portions(3, 8, 40, by_tokens=True, first_steps=30)
-    tokens = [sum(int(e.inputs.real.sum()) for e in loader(sequences, shorter, portions).step(n)) for n in range(40)]
+    schedule = BatchSchedule(3, 8, 40, by_tokens=True, first_steps=30)
+    tokens = [sum(int(e.inputs.real.sum()) for e in loader(sequences, shorter, schedule).step(n)) for n in range(40)]
     assert max(tokens) - min(tokens) < 2 * 16
     assert np.mean(tokens) == pytest.approx(8 * 16, rel=0.01)
 
@@ -229,7 +218,7 @@ def test_a_position_of_another_curriculum_is_refused(sequences, shorter):
     for other in (
         replace(CURRICULUM, first_steps=2),
         replace(CURRICULUM, by_tokens=True),
-        Portions(3, 8, 5, 4),
+        BatchSchedule(3, 8, 5, 4),
         BUCKETED,
     ):
         with pytest.raises(ConfigError, match="data position"):
@@ -237,7 +226,7 @@ def test_a_position_of_another_curriculum_is_refused(sequences, shorter):
 
 
 def test_positions_of_checkpoints_from_before_there_were_phases_are_understood(sequences):
-    portions = {"seed": 3, "batch_size": 8, "micro_batch_size": None, "world_size": 1, "sequences": len(sequences)}
-    batches = Batches(sequences, Portions(3, 8, 5))
-    batches.load_state_dict({"position": 2, "portions": portions})
+    schedule = {"seed": 3, "batch_size": 8, "micro_batch_size": None, "world_size": 1, "sequences": len(sequences)}
+    batches = Batches(sequences, BatchSchedule(3, 8, 5))
+    batches.load_state_dict({"position": 2, "portions": schedule})
     assert len(list(batches)) == 3

@@ -6,10 +6,9 @@ import torch
 
 from lightning_modules.batch import SegmentState
 from lightning_modules.config import ConfigError
-from lightning_modules.data import InputFormat
-from lightning_modules.data.order.batches import Batches
-from lightning_modules.data.order.portions import Portions
-from lightning_modules.data.order.prepare import uncorrupted
+from lightning_modules.data import StreamFormat, TextFormat
+from lightning_modules.data.order.batches import Batches, uncorrupted
+from lightning_modules.data.order.sampler import BatchSchedule
 from lightning_modules.draws import Draws
 from tests.messages import naming
 from tests.unit.data.test_blocks import FRAMES, text_of
@@ -21,7 +20,7 @@ CLS, SEP = 2, 3
 
 
 def windows(store, frame="none", rest="text", **more):
-    form = InputFormat(kind="stream", frame=frame, sequence_length=LENGTH, reuse_length=REUSE, rest=rest, **more)
+    form = StreamFormat(frame=frame, sequence_length=LENGTH, reuse_length=REUSE, rest=rest, **more)
     return form.arrange(store)
 
 
@@ -34,7 +33,7 @@ def store(tmp_path):
 @pytest.mark.parametrize("both_ways", [False, True])
 def test_what_goes_on_is_the_text_without_a_gap_and_the_rest_follows_it(store, frame, both_ways):
     text = text_of(store, frame)
-    batches = Batches(windows(store, frame), Portions(0, ROWS, 30, both_ways=both_ways), uncorrupted)
+    batches = Batches(windows(store, frame), BatchSchedule(0, ROWS, 30, both_ways=both_ways), uncorrupted)
     count, each = (len(text) - LENGTH) // REUSE + 1, ROWS // 2 if both_ways else ROWS
     steps = count // each
     assert steps >= 3
@@ -99,7 +98,7 @@ def test_pairs_are_those_of_the_released_code(store, frame, backward):
     assert place == len(text) == found.tokens
     numbers = np.arange(len(found))
     going = SegmentState(backward=torch.full((len(found),), backward) if backward else None)
-    tokens, labels = found.going(numbers, going), []
+    tokens, labels = found.continued(numbers, going), []
     for number in numbers.tolist():
         first = number * REUSE
         if backward:
@@ -120,7 +119,7 @@ def test_pairs_are_those_of_the_released_code(store, frame, backward):
 
 def test_pairs_are_the_same_for_all_seeds_and_passes(store):
     found = windows(store, rest="pair")
-    one, other = (Batches(found, Portions(seed, ROWS, 20), uncorrupted) for seed in (0, 1))
+    one, other = (Batches(found, BatchSchedule(seed, ROWS, 20), uncorrupted) for seed in (0, 1))
     steps = len(found) // ROWS
     assert torch.equal(one.step(1)[0].inputs.ids, other.step(1 + steps)[0].inputs.ids)
 
@@ -128,10 +127,10 @@ def test_pairs_are_the_same_for_all_seeds_and_passes(store):
 def test_a_text_that_is_too_short_is_refused_with_what_it_needs(store):
     held = len(store.ids)
     most = (held - LENGTH) // REUSE + 1
-    assert len(Batches(windows(store), Portions(0, most, 1), uncorrupted).step(0)[0].inputs.ids) == most
+    assert len(Batches(windows(store), BatchSchedule(0, most, 1), uncorrupted).step(0)[0].inputs.ids) == most
     with pytest.raises(ConfigError, match=naming(str(held), str(most * REUSE + LENGTH), "training.batch_size")):
-        Batches(windows(store), Portions(0, most + 1, 1), uncorrupted)
-    assert len(InputFormat(kind="stream", frame="none", sequence_length=4096, reuse_length=8).arrange(store)) == 0
+        Batches(windows(store), BatchSchedule(0, most + 1, 1), uncorrupted)
+    assert len(StreamFormat(frame="none", sequence_length=4096, reuse_length=8).arrange(store)) == 0
 
 
 @pytest.mark.parametrize(
@@ -145,14 +144,14 @@ def test_a_text_that_is_too_short_is_refused_with_what_it_needs(store):
 )
 def test_what_leaves_no_rest_is_refused(changes, words):
     with pytest.raises((ConfigError, ValueError), match=naming(*words)):
-        InputFormat(kind="stream", frame="none", sequence_length=LENGTH).but(**changes)
+        StreamFormat(frame="none", sequence_length=LENGTH).but(**changes)
 
 
 def test_held_out_text_and_other_formats_know_nothing_of_it():
-    form = InputFormat(kind="stream", frame="none", sequence_length=LENGTH, reuse_length=REUSE, rest="pair")
-    plain = InputFormat(kind="stream", frame="none", sequence_length=LENGTH)
+    form = StreamFormat(frame="none", sequence_length=LENGTH, reuse_length=REUSE, rest="pair")
+    plain = StreamFormat(frame="none", sequence_length=LENGTH)
     assert form.heldout() == plain.heldout()
     assert form.labels == {"sentence"}
     assert plain.labels == set()
-    rows = InputFormat(sequence_length=LENGTH)
-    assert rows.but(reuse_length=REUSE).essence() == rows.essence()
+    rows, same = TextFormat(sequence_length=LENGTH), TextFormat(sequence_length=LENGTH, reuse_length=REUSE)
+    assert same.essence() == rows.essence()

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning_modules.config import ConfigError
-from lightning_modules.data import InputFormat
-from lightning_modules.data.formats import matched, pairs
+from lightning_modules.data import SegmentPairFormat, SentencePairFormat
+from lightning_modules.data.formats import FORMATS, pairs
 from tests.unit.data.test_formats import make_store
 from tests.unit.data.test_pairs import DOCUMENTS, LENGTHS, draw, text_of, whole
 
@@ -17,7 +17,7 @@ NEGATIVES = st.sampled_from(["random", "swapped"])
 
 
 def sentence_pairs(**knobs):
-    return InputFormat(kind="sentence_pairs", **{"sequence_length": 16} | knobs).resolved()
+    return SentencePairFormat(**{"sequence_length": 16} | knobs).resolved()
 
 
 def slowly(store, form):
@@ -60,7 +60,7 @@ def test_they_are_those_of_the_reference(tmp_path_factory, documents, length, ne
 def test_matched_ones_are_two_sentences_as_well(tmp_path_factory, documents, length, negatives):
     store = make_store(tmp_path_factory.mktemp("s"), documents)
     try:
-        made = matched.arrange(store, sentence_pairs(sequence_length=length, negatives=negatives, pairing="matched"))
+        made = pairs.arrange(store, sentence_pairs(sequence_length=length, negatives=negatives, pairing="matched"))
     except ConfigError:
         return
     sentences = set(itertools.pairwise(np.unique(store.sentences).tolist()))
@@ -75,7 +75,7 @@ def test_both_labels_have_their_half_and_rows_are_short(tmp_path):
     lengths = np.random.default_rng(0)
     store = make_store(tmp_path, [lengths.integers(1, 31, lengths.integers(5, 61)).tolist() for _ in range(400)])
     two, segments = (
-        InputFormat(kind=kind, sequence_length=128, short_fraction=0.0).arrange(store)
+        FORMATS[kind](sequence_length=128, short_fraction=0.0).arrange(store)
         for kind in ("sentence_pairs", "segment_pairs")
     )
     several = two.of_several_sentences()
@@ -86,4 +86,4 @@ def test_both_labels_have_their_half_and_rows_are_short(tmp_path):
 
 def test_a_share_of_short_ones_means_nothing_to_them():
     assert sentence_pairs(short_fraction=0.3, short_documents=True).essence() == sentence_pairs().essence()
-    assert sentence_pairs().essence() != InputFormat(kind="segment_pairs", sequence_length=16).essence()
+    assert sentence_pairs().essence() != SegmentPairFormat(sequence_length=16).essence()

@@ -10,12 +10,11 @@ import torch
 
 from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError
-from lightning_modules.data import InputFormat, open_store
+from lightning_modules.data import StreamFormat, open_store
 from lightning_modules.data.formats.stream import shuffled
 from lightning_modules.data.order.batches import Batches
 from lightning_modules.data.order.heldout import HeldOutStream, Reading
-from lightning_modules.data.order.phases import phases, real_tokens, shown
-from lightning_modules.data.order.portions import Portions
+from lightning_modules.data.order.sampler import BatchSchedule
 from lightning_modules.objectives import LanguageModel
 from tests.messages import naming
 from tests.unit.data.test_blocks import FRAMES, text_of
@@ -26,7 +25,7 @@ LENGTH, ROWS = 8, 4
 
 
 def stream(store, frame="none", length=LENGTH):
-    return InputFormat(kind="stream", frame=frame, sequence_length=length).arrange(store)
+    return StreamFormat(frame=frame, sequence_length=length).arrange(store)
 
 
 def predict(tokens, draws, vocabulary):
@@ -57,7 +56,7 @@ def test_steps_show_the_columns_of_rows(store, frame, ranks, micro):
     assert steps >= 3
     width, every = steps * LENGTH, 2 * steps + 1
     loaders = [
-        Batches(stream(store, frame), Portions(5, ROWS, every, micro), predict, rank=rank, world_size=ranks)
+        Batches(stream(store, frame), BatchSchedule(5, ROWS, every, micro), predict, rank=rank, world_size=ranks)
         for rank in range(ranks)
     ]
     parts = [list(loader) for loader in loaders]
@@ -80,8 +79,8 @@ def test_half_of_the_rows_may_go_through_the_text_from_its_end(store, ranks, mic
     text, each = text_of(store, "none"), ROWS // 2
     blocks = (len(text) - 1) // LENGTH
     steps = blocks // each
-    portions = Portions(5, ROWS, 2 * steps, micro, both_ways=True)
-    loaders = [Batches(stream(store), portions, predict, rank=rank, world_size=ranks) for rank in range(ranks)]
+    schedule = BatchSchedule(5, ROWS, 2 * steps, micro, both_ways=True)
+    loaders = [Batches(stream(store), schedule, predict, rank=rank, world_size=ranks) for rank in range(ranks)]
     parts, groups = [list(loader) for loader in loaders], loaders[0].micro_batches
     for step in range(2 * steps):
         examples = [part[step * groups + group] for part in parts for group in range(groups)]
@@ -105,8 +104,8 @@ def test_a_seed_may_say_where_rows_begin(store, both_ways):
     blocks = (len(text) - 1) // LENGTH
     steps, begun = blocks // each, set()
     for seed in range(12):
-        portions = Portions(seed, ROWS, 2 * steps, both_ways=both_ways, drawn=True)
-        shown = [example.inputs.ids.tolist() for example in Batches(stream(store), portions, predict)]
+        schedule = BatchSchedule(seed, ROWS, 2 * steps, both_ways=both_ways, drawn=True)
+        shown = [example.inputs.ids.tolist() for example in Batches(stream(store), schedule, predict)]
         first = next(n for n in range(blocks) if text[n * LENGTH : (n + 1) * LENGTH] == shown[0][0])
         begun.add(first)
         for step, ids in enumerate(shown):
@@ -116,32 +115,27 @@ def test_a_seed_may_say_where_rows_begin(store, both_ways):
     assert len(begun) > 4
 
 
-def test_a_loader_goes_on_where_it_was_and_no_seed_matters(store):
-    ids = [each.inputs.ids.tolist() for each in Batches(stream(store), Portions(0, ROWS, 7, 2), predict)]
-    other = Batches(stream(store), Portions(1, ROWS, 7, 2), predict)
-    iterator = iter(other)
-    begun = [next(iterator).inputs.ids.tolist() for _ in range(5)]
-    resumed = Batches(stream(store), Portions(1, ROWS, 7, 2), predict)
-    resumed.load_state_dict(other.state_dict())
-    assert begun + [each.inputs.ids.tolist() for each in resumed] == ids
-
-
 def test_a_length_curriculum_starts_anew_at_its_second_phase(store):
-    portions = Portions(0, 2, 6, first_steps=2)
-    loader = Batches(stream(store, length=16), portions, predict, first=stream(store))
+    schedule = BatchSchedule(0, 2, 6, first_steps=2)
+    loader = Batches(stream(store, length=16), schedule, predict, first=stream(store))
     examples = list(loader)
     assert [each.inputs.ids.shape[1] for each in examples] == [8, 8, 16, 16, 16, 16]
-    resets = [each.inputs.segment_state.reset_mask is not None for each in examples]
-    assert resets == [True, False, True, False, False, True]
-    made = phases(stream(store, length=16), portions, stream(store))
-    assert shown(made, portions, 6) == {8: 4, 16: 8}
-    assert real_tokens(made, 6) == sum(each.inputs.ids.numel() for each in examples)
+    assert [each.inputs.segment_state.reset_mask is not None for each in examples] == [
+        True,
+        False,
+        True,
+        False,
+        False,
+        True,
+    ]
+    assert loader.shown(6) == {8: 4, 16: 8}
+    assert loader.real_tokens(6) == sum(each.inputs.ids.numel() for each in examples)
 
 
 def test_a_text_shorter_than_a_step_is_refused(store):
     with pytest.raises(ConfigError, match=naming("112 tokens", "129", "training.batch_size 16", "sequence_length 8")):
-        Batches(stream(store), Portions(0, 16, 2), predict)
-    assert len(Batches(stream(store), Portions(0, 13, 2), predict)) == 2, "112 tokens are 13 rows of 8"
+        Batches(stream(store), BatchSchedule(0, 16, 2), predict)
+    assert len(Batches(stream(store), BatchSchedule(0, 13, 2), predict)) == 2, "112 tokens are 13 rows of 8"
 
 
 # --- held out
@@ -222,7 +216,7 @@ def test_shuffled_sentences_are_whole_and_each_a_document(tiny):
     assert sum(pair in follow for pair in itertools.pairwise(ours)) < 0.05 * len(ours), "few neighbours stay"
     assert mixed.document_starts.tolist() == mixed.sentences.tolist()
     assert shuffled(store).ids.tolist() == mixed.ids.tolist()
-    ends = InputFormat(kind="stream", frame="document_ends", sentence_order="shuffled", sequence_length=16)
+    ends = StreamFormat(frame="document_ends", sentence_order="shuffled", sequence_length=16)
     assert ends.arrange(store).tokens == len(store.ids) + len(ours)
     assert ends.heldout().sentence_order == "shuffled"
     for each in (ends.arrange(store), stream(store)):
@@ -236,7 +230,7 @@ def test_shuffled_sentences_are_whole_and_each_a_document(tiny):
 @pytest.mark.parametrize("frame", FRAMES)
 def test_a_text_read_backward_is_the_text_reversed(store, frame):
     there = stream(store, frame)
-    back = InputFormat(kind="stream", frame=frame, sequence_length=LENGTH, sentence_order="backward").arrange(store)
+    back = StreamFormat(frame=frame, sequence_length=LENGTH, sentence_order="backward").arrange(store)
     assert back.tokens == there.tokens
     text = [list(part) for part in np.split(store.ids, store.document_starts[1:-1])]
     mirrored = [list(part) for part in np.split(back.store.ids, back.store.document_starts[1:-1])]

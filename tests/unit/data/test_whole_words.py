@@ -5,9 +5,9 @@ import pytest
 
 from lightning_modules.config import ConfigError
 from lightning_modules.data import Data, Tokenizer
-from lightning_modules.data.order.whole_words import hidden_words, stretches
 from lightning_modules.data.text import tokenizer
 from lightning_modules.data.text.encode import Encoder
+from lightning_modules.data.whole_words import hidden_words, stretches
 
 KINDS = {"wordpiece": 120, "byte_bpe": 300, "unigram": 70, "letter_bpe": 120}
 STEMS = ["play", "walk", "talk", "listen", "Émile", "naïve", "paint", "count", "follow", "don't", "x2", "b2b", "(play)"]

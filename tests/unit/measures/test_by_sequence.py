@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ablations.study import Study
-from lightning_modules.data.formats.running_text import Sequences
+from lightning_modules.data.formats.text import RunningText
 from lightning_modules.measures.by_sequence import documents_of
 from lightning_modules.tasks.scores.kept import unpack
 from tests import tiny
@@ -49,6 +49,6 @@ def test_the_losses_of_sequences_are_kept_and_add_up(tiny_grid, tmp_path, knobs,
 
 def test_a_sequence_belongs_to_the_document_that_it_starts_in():
     store = SimpleNamespace(ids=np.zeros(100), document_starts=np.array([0, 25, 60, 100]))
-    sequences = Sequences(store, np.arange(0, 101, 10), 12)
+    sequences = RunningText(store, np.arange(0, 101, 10), 12)
     held_out = SimpleNamespace(sequences=sequences, chosen=np.array([7, 0, 2, 3, 6, 9]))
     assert documents_of(held_out).tolist() == [2, 0, 0, 1, 2, 2]

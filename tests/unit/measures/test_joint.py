@@ -24,7 +24,7 @@ def asked(tiny):
         system = tiny.but(**knobs, **{"evaluation.neighbours": 8})
         module, data = system.build(seed=0).eval(), system.data_module(0)
         data.setup("fit")
-        return module, lambda hidden: data.some_heldout(8, system.prepare_neighbours(hidden))
+        return module, lambda hidden: data.some_heldout(8, system.collate_neighbours(hidden))
 
     return made
 

@@ -56,7 +56,7 @@ def test_the_first_steps_by_tokens_have_more_rows_and_as_many_tokens():
 @pytest.mark.parametrize("idle", [{"format.first_length": 8}, {**FIRST, "format.first_length": 512}])
 def test_a_curriculum_without_shorter_sequences_is_none(idle):
     assert identity(ROBERTA_BASE.but(**idle).essence()) == identity(ROBERTA_BASE.essence())
-    assert ROBERTA_BASE.but(**idle).format.phases(10) == [(512, 10)]
+    assert ROBERTA_BASE.but(**idle).format.stages(10) == [(512, 10)]
 
 
 def test_a_share_without_a_length_says_what_is_missing():

@@ -30,8 +30,7 @@ from lightning_modules.config import ConfigError, identity
 from lightning_modules.data import pins
 from lightning_modules.data.corpora.registry import corpus
 from lightning_modules.data.settings import MOST_STRETCHES, Data
-from lightning_modules.data.text.alignment import piece_starts
-from lightning_modules.data.text.encode import Encoder
+from lightning_modules.data.text.encode import Encoder, piece_starts
 from lightning_modules.data.text.tokenizer import Vocabulary
 from lightning_modules.draws import Draws, permutation
 from lightning_modules.places import cache

@@ -4,68 +4,86 @@ The decoder reads ``[CLS]`` and the target, and predicts the target and its ``[S
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from typing import ClassVar, Literal, Self
 
 import numpy as np
+from pydantic import model_validator
 
-from lightning_modules.batch import Tokens
-from lightning_modules.config import ConfigError
-from lightning_modules.data.formats.running_text import Sequences
+from lightning_modules.batch import SOURCE, Tokens
+from lightning_modules.config import ConfigError, knob
+from lightning_modules.data.formats.format import InputFormat, Sequences
 from lightning_modules.data.store import TokenStore
 
-RECIPE = 1  # raise when the same store and settings would give different sequences
-SIDES = 2
-UNPREDICTED = 1  # [CLS] of the target; the source is not predicted either
+_RECIPE = 1  # raise when the same store and settings would give different sequences
+_SIDES = 2
+
+
+class Seq2SeqFormat(InputFormat):
+    """A sentence and its translation, as two sequences."""
+
+    gives: ClassVar[frozenset[str]] = frozenset({SOURCE})
+    sides: ClassVar[int] = _SIDES
+
+    kind: Literal["seq2seq"] = knob("seq2seq", "Layout.")
+
+    @model_validator(mode="after")
+    def _translations_have_their_own_length(self) -> Self:
+        if self.first_share:
+            raise ValueError(
+                f"first_share {self.first_share:g} shows shorter text first, and a translation has the length that it "
+                "has: set first_share to 0"
+            )
+        return self
+
+    def unpredicted(self, positions: int) -> int:
+        """See `InputFormat.unpredicted`."""
+        return positions // _SIDES + 1  # [CLS] of the target
+
+    def heldout(self, *, blocks: bool = False) -> Self:
+        """See `InputFormat.heldout`."""
+        return self._of_one_length(self.sequence_length).model_copy(update={"share": 1.0})
+
+    def arrange(self, store: TokenStore) -> "Translations":
+        """See `InputFormat.arrange`. Pairs with a side that is too long are left out: a part is no translation."""
+        index = self._cached(store, "translations", _RECIPE, lambda: arrange(store, self.sequence_length))
+        return Translations(store, index, _SIDES * self.sequence_length)
 
 
 def arrange(store: TokenStore, length: int) -> np.ndarray:
     """Start of source, start of target and end of each pair whose sides both fit ``[pairs 3]``.
 
-    Longer pairs are left out: what remains of one would be no translation.
-
-    Args:
-        store: Documents of two sentences.
-        length: Positions of each side.
-
     Raises:
-        ConfigError: For documents of more or fewer sentences.
+        ConfigError: For documents that are not a sentence and its translation.
     """
-    if (np.diff(store.documents) != SIDES).any():
+    if (np.diff(store.documents) != _SIDES).any():
         raise ConfigError(
             [f"the text of {store.folder} is no parallel text. Name a corpus with languages, such as multi30k:en-de."]
         )
     first = store.documents[:-1]
-    edges = np.stack([store.sentences[first + n] for n in range(SIDES + 1)], 1)
+    edges = np.stack([store.sentences[first + n] for n in range(_SIDES + 1)], 1)
     source, target = np.diff(edges).T
     return edges[(source > 0) & (target > 0) & (source + 1 <= length) & (target + 2 <= length)]
 
 
 @dataclass(frozen=True, eq=False)
 class Translations(Sequences):
-    """Pairs of sentences. ``bounds`` are those of `arrange`, and ``length`` is that of both sides together."""
+    """Pairs of sentences.
 
-    def __len__(self) -> int:
-        return len(self.bounds)
+    Attributes:
+        bounds: Start of source, start of target and end of each pair ``[pairs 3]``.
+        length: Positions of both sides together.
+    """
 
-    @property
-    def starts(self) -> np.ndarray:
-        """See `Sequences.starts`."""
-        return self.bounds[:, 0]
+    specials: ClassVar[int] = 3
+
+    store: TokenStore
+    bounds: np.ndarray
+    length: int
 
     @property
     def stretches(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """See `Sequences.stretches`: those of source and target."""
-        return [(self.bounds[:, side], self.bounds[:, side + 1]) for side in range(SIDES)]
-
-    @property
-    def documents(self) -> np.ndarray:
-        """See `Sequences.documents`."""
-        return np.ones(len(self), dtype=np.int64)
-
-    @cached_property
-    def sizes(self) -> np.ndarray:
-        """Positions of each pair that are no padding, special tokens included, on both sides together."""
-        return self.bounds[:, 2] - self.bounds[:, 0] + 3
+        return [(self.bounds[:, side], self.bounds[:, side + 1]) for side in range(_SIDES)]
 
     @property
     def alike(self) -> np.ndarray:
