@@ -130,12 +130,12 @@ def _names(measured: Measurements, verdict: Verdict) -> tuple[list[str], str]:
 
 
 def _side(path: str, cell: Cell, *, is_named: bool) -> str:
-    """The value of a side: ``48 (for 128)`` where it replaces a published one, ``full width (128)`` of words."""
+    """The value of a side: ``48 (standing for 128)`` for a published value, ``full width (128)`` of words."""
     value = cell.values[path]
     if _is_full(path, cell):
         return f"{_FULL} ({value})"
     printed = cell.printed.get(path, value)
-    theirs = "" if same(printed, value) else f" (for {_value(path, printed, is_named=False)})"
+    theirs = "" if same(printed, value) else f" (standing for {_value(path, printed, is_named=False)})"
     return _value(path, value, is_named=is_named) + theirs
 
 
@@ -146,6 +146,8 @@ def _is_full(path: str, cell: Cell) -> bool:
 def _value(path: str, value: object, *, is_named: bool) -> str:
     """A value in words; named are knobs but for shares, and variants too short to speak for themselves."""
     text = value_text(path, value) if "." in path else str(value)
+    if text in ("with", "without"):
+        return axis_text(path) if text == "with" else f"no {axis_text(path)}"
     speaks = is_share(path) if "." in path else len(text) > _SHORT
     return f"{axis_text(path)} {text}" if is_named and not speaks else text
 
@@ -174,7 +176,7 @@ def _limits(measured: Measurements, verdict: Verdict, names: Sequence[str]) -> s
         return f"{'neither' if len(names) == 2 else 'none'} is shown to be better than {marked[0][1]}"
     if marked:
         return " and ".join(
-            f"{name.partition(' (for ')[0]} is not shown to be better than {bar}" for name, bar in marked
+            f"{name.partition(' (standing for ')[0]} is not shown to be better than {bar}" for name, bar in marked
         )
     if verdict.direction is not Direction.OPEN and verdict.regime in _SPEED:
         return _SPEED[verdict.regime]
