@@ -37,6 +37,7 @@ include_patterns = [
     "results/README.md",
     "results/claims.md",
     "results/*/*/README.md",
+    "results/*/*/details.md",
     "results/*/*/notebook.ipynb",
     "results/published/parameters.md",
     "results/published/systems.md",

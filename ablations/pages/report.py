@@ -69,8 +69,8 @@ _DOUBTS, _WORDS = 5, 890  # at most: doubts on a page, and words in all
 _UNJUDGED = "**Not judged.** The numbers of this scale mean nothing: it tests that everything runs."
 _FIRST = ("masking_ratio", "sentence_objective", "embedding_size", "parameter_sharing", "model_depth")  # of the README
 _SECTIONS = {
-    "claims": "Verdicts",
-    "table": "Results",
+    "claims": "Claims",
+    "table": "Cells",
     "translations": translation_table.TITLE,
     "shown": translation_table.SHOWN_TITLE,
     "means": mean_table.TITLE,
@@ -193,7 +193,7 @@ class _Page:
         grid, scale = self.plan.grid, self.plan.scale
         own = grid.scales[scale].caveat if scale in grid.scales else ""
         parts = conclusion.caveat(own, self.measured).split("\n")  # a paragraph of the grid's file is a line
-        parts += [scales.caveat(scale, [cell.system for cell in self.plan.cells]), _recipe(self.plan)]
+        parts.append(scales.caveat(scale, [cell.system for cell in self.plan.cells]))
         parts += [search_report.in_short(self.measured), equal_compute.in_short(self.measured)]
         limits = [markdown_text(capital(one)) for one in parts if one]
         return [*verdict_table.alternatives(self.verdicts), *limits, *verdict_table.threats(self.verdicts)]
@@ -223,7 +223,7 @@ class _Page:
         return [
             f"# {markdown_text(plan.grid.question)}",
             heading.overridden(plan),
-            answer.lead(measured, self.told, self.headline),
+            answer.lead(measured, self.told, self.headline or "None yet" * bool(verdicts)),
             *self.pictures[:1],
             answer.holds(measured),
             f"**{finished} of {planned} runs finished.**{rest * (finished < planned)}",
@@ -241,7 +241,8 @@ class _Page:
         files = [f"[{title}]({name}.md)" for name, title in _SECTIONS.items() if self.sheets[name]]
         grid = self.plan.grid
         made = [f"Published ablation: {markdown_text(grid.paper)}."] if grid.paper else []
-        made += [*held_equal.lines(self.plan)[:1], _cost(self.plan, self.measured), *_commands(self.plan)]
+        made += filter(None, [*held_equal.lines(self.plan)[:1], _recipe(self.plan), _cost(self.plan, self.measured)])
+        made += _commands(self.plan)
         return [
             "## How it was made",
             _bullets(made),

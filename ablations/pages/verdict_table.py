@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from ablations.claims import floors
 from ablations.claims.outcomes import OPEN, SETTLED, Direction, Reason
 from ablations.claims.verdict import Verdict
 from ablations.claims.verdict_text import excluded
@@ -12,13 +13,12 @@ from ablations.core.statistics import POWER
 
 T = TypeVar("T")
 
-ABOUT = (
-    "Effect: by how much side a is better than side b, as the claim names them, with the interval that decides. It is "
-    "of 95 % and widened for the tests with runs and for looks (Holm). It counts the noise of held-out examples where "
-    "their scores are kept, but for means over tasks. n: runs of the side that has fewest. Verdict: what the runs show "
-    "at equal tokens. Regime: what kind of result that is."
+_ABOUT = (
+    "The interval of an effect is the one that decides. It is of 95 % and widened for the tests with runs and for "
+    "looks (Holm). It counts the noise of held-out examples where their scores are kept, but for means over tasks. "
+    "Verdict: what the runs show at equal tokens. Regime: what kind of result that is."
 )
-_ROWS = 10  # of the table on a page; its file has all
+_ROWS = 8  # of the table on a page; its file has all
 _ADVICE = {  # why a claim is open -> what a reader may do
     Reason.UNTESTABLE: "another scale may have the cells",
     Reason.TEXT: "no number of runs changes that. Ask within one text",
@@ -34,18 +34,25 @@ _ADVICE = {  # why a claim is open -> what a reader may do
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
-    """The table as Markdown; empty where no claim is measured. The metric is a column where claims have several."""
-    shown = [(number, verdict) for number, verdict in enumerate(verdicts, start=1) if verdict.is_measured]
-    several = len({verdict.metric for _, verdict in shown}) > 1
+    """The table and how to read it, as Markdown; empty where no claim is measured."""
+    shown = [(number, verdict) for number, verdict in enumerate(verdicts, start=1) if verdict.is_measured][:_ROWS]
+    if not shown:
+        return ""
+    ((usual, _),) = Counter(verdict.metric for _, verdict in shown).most_common(1)
+    is_printed = any(verdict.published for _, verdict in shown)
     rows = [
-        (f"{number}: {one.claim.statement}", one.published or "no numbers", *([one.metric] * several), _effect(one),
-         one.n, _verdict(one), one.regime)
+        (f"{number}: {one.claim.statement}", *([one.published or "–"] * is_printed),
+         _effect(one) + (f" in {one.metric}" if one.metric != usual else ""), one.n, _verdict(one), one.regime)
         for number, one in shown
     ]  # fmt: skip
-    headings = ("claim", "published", *(["metric here"] * several), "effect", "n", "verdict", "regime")
-    left = len(verdicts) - len(rows[:_ROWS])
-    more = f"\n\n[claims.md](claims.md) has {left} more." if left else ""
-    return markdown(Sheet(headings, rows[:_ROWS], left=2 + several)).rstrip("\n") + more if rows else ""
+    headings = ("claim", *["published"] * is_printed, "effect", "n", "verdict", "regime")
+    reading = (
+        f"Effect: by how much the side that a claim names first is better, in {markdown_text(usual)} if no other is "
+        "named. n: runs a side."
+    )
+    left = len(verdicts) - len(rows)
+    more = f" [claims.md](claims.md) has {left} more." if left else ""
+    return f"{markdown(Sheet(headings, rows, left=len(headings)))}\n{reading}{more}"
 
 
 def alternatives(verdicts: Sequence[Verdict]) -> list[str]:
@@ -54,10 +61,20 @@ def alternatives(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def threats(verdicts: Sequence[Verdict]) -> list[str]:
-    """The notes on claims, as Markdown: those on most claims first."""
-    notes = Counter(capital(note) for verdict in verdicts for note in verdict.notes)
-    found = _by_claim(map(capital, verdict.notes) for verdict in verdicts)
-    return _of_claims({note: found[note] for note, _ in notes.most_common()})
+    """The notes on measured claims, as Markdown: those on most claims first."""
+    notes = [_notes(verdict) if verdict.is_measured else [] for verdict in verdicts]
+    counts, found = Counter(note for of_claim in notes for note in of_claim), _by_claim(notes)
+    return _of_claims({note: found[note] for note, _ in counts.most_common()})
+
+
+def _notes(verdict: Verdict) -> list[str]:
+    """The notes on a verdict that its explanation does not say, each a sentence that several verdicts may share."""
+    said = floors.named(verdict.floors)
+    if verdict.claim.threat and _alternative(verdict):
+        said.append(verdict.claim.threat.because.removesuffix("."))
+    which, names = "No side" if all(verdict.floors) else "Not every side", sorted({*verdict.floors} - {""})
+    told = [f"{which} is shown to be better than {floors.listed(names)}"] if names else []
+    return told + [capital(note) for note in verdict.notes if note not in said]
 
 
 def _of_claims(texts: Mapping[str, str]) -> list[str]:
@@ -69,8 +86,8 @@ def remarks(verdicts: Sequence[Verdict]) -> list[str]:
     unrun = [
         f"* {number}: {markdown_text(one.claim.statement)}" for number, one in enumerate(verdicts, start=1) if not one.n
     ]
-    lists = [["Without runs to compare:", "", *unrun] if unrun else [], _todo(verdicts), _known(verdicts)]
-    return [*("\n".join(found) for found in lists if found), ABOUT]
+    lists = [["Without runs to compare:", "", *unrun] if unrun else [], [*_todo(verdicts), *_known(verdicts)]]
+    return [*("\n".join(found) for found in lists if found), _ABOUT]
 
 
 def _verdict(verdict: Verdict) -> str:

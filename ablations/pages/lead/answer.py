@@ -53,7 +53,7 @@ def tally(verdicts: Sequence[Verdict]) -> str:
     if not verdicts:
         return "No claims are tested here."
     if not any(verdict.is_measured for verdict in verdicts):
-        return f"None yet. {capital(_claims(len(verdicts)))}, none of them measured."
+        return f"{capital(_claims(len(verdicts)))}, none of them measured."
     decided = [verdict for verdict in verdicts if verdict.outcome in (AS_CLAIMED, AGAINST)]
     late = sum(verdict.claim.post_hoc for verdict in decided)
     were = "was" if late == 1 else "were"
@@ -111,7 +111,8 @@ def _real(measured: Measurements, cells: Sequence[Cell]) -> str:
 
 
 def _text(systems: Sequence[System]) -> str:
-    return " and ".join(dict.fromkeys(corpus for system in systems for corpus in system.data.corpora))
+    corpora = (corpus for system in systems for corpus in system.data.corpora)
+    return " and ".join(dict.fromkeys("made text" if corpus.startswith("made:") else corpus for corpus in corpora))
 
 
 def _pieces(systems: Sequence[System]) -> str:
