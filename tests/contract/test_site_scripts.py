@@ -77,7 +77,9 @@ def test_neither_records_nor_html_in_pages_and_notebooks_run_scripts(tmp_path):
     for (run, record), commit in zip(list(records.items()), COMMITS * len(records), strict=False):
         records[run] = record.but(provenance={"device": HTML, "commit": commit})
     written = publish_page(make_plan(grid, cells), records, tmp_path)
-    pages = {name: written[name].read_text() for name in ("README.md", "details.md")}
+    pages = {
+        name: written[made].read_text() for name, made in {"page.md": "README.md", "details.md": "details.md"}.items()
+    }
     pages |= {"raw.md": f"# Raw\n\n{HTML}\n\nAn <b onclick='{RUN}'>inline</b> one.\n\n{DIRECTIVES}"}
     documents = built(tmp_path, pages | {"notebook.ipynb": notebook()})
     for name, text in documents.items():
