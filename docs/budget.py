@@ -56,6 +56,11 @@ def tokens(source: str, suffix: str = ".py") -> int:
     return count
 
 
+def words(text: str) -> int:
+    """How many words a text has."""
+    return sum(any(map(str.isalnum, word)) for word in text.split())
+
+
 def documented(source: str) -> Iterator[bool]:
     """Whether each public function or method of a module has a docstring."""
     bodies = [ast.parse(source).body]
@@ -80,8 +85,7 @@ def measured() -> tuple[Sizes, Counter[str], Counter[str]]:
             public += documented(source) if top in PACKAGES and path.suffix == ".py" else ()
     texts = Counter[str]()
     for path in (path for pattern in TEXTS for path in ROOT.glob(pattern)):
-        text = path.read_text(encoding="utf-8")
-        texts[path.relative_to(ROOT).parts[0]] += sum(any(map(str.isalnum, word)) for word in text.split())
+        texts[path.relative_to(ROOT).parts[0]] += words(path.read_text(encoding="utf-8"))
     share = {"percent": int(1000 * sum(public) / len(public)) / 10}
     return {"tokens": dict(code), "words": dict(texts), "documented": share}, lines, modules
 

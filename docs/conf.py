@@ -38,6 +38,7 @@ include_patterns = [
     "results/claims.md",
     "results/lectures.md",
     "results/*/*/README.md",
+    "results/*/*/details.md",
     "results/*/*/notebook.ipynb",
     "results/published/parameters.md",
     "results/published/systems.md",

@@ -3,6 +3,7 @@
 It says *beats* only where nothing else explains the difference, by its regime. Otherwise the better side *leads*.
 """
 
+import re
 from collections.abc import Sequence
 
 from ablations.claims.floors import listed
@@ -19,6 +20,7 @@ from ablations.schema.grid import Metric
 
 _PAIRS = (">", "~")  # relations of two sides whose effect is their difference
 _EMBEDDINGS, _FULL = "model.embedding_size", "full width"  # words as wide as the layers have no projection
+_GENERIC = ("model", "training", "variation")  # axes whose variants have names
 _SHORT = 5  # letters of a variant's name, such as "with" or "all"
 _SPEED = {Regime.SPEED: "a matter of speed", Regime.SPEED_OR_QUALITY: "speed or quality is open"}
 
@@ -122,20 +124,20 @@ def _names(measured: Measurements, verdict: Verdict) -> tuple[list[str], str]:
         return list(verdict.sides), ""
     a, b = cells[0].values, cells[1].values
     apart = [path for path in a if path in b and not same(a[path], b[path])]
-    both = [_FULL if _is_full(path, cells[0]) else _value(path, value, is_named=True)
+    both = [_FULL if _is_full(path, cells[0]) else _value(path, value, is_named=not _speaks(path, value))
             for path, value in a.items() if path not in apart]  # fmt: skip
-    named = verdict.direction is Direction.NEGATIVE  # the place of the side that is said first
-    names = [", ".join(_side(path, cell, is_named=n == named) for path in apart) for n, cell in enumerate(cells[:2])]
+    named = {path for path in apart if not all(_speaks(path, side[path]) for side in (a, b))}
+    names = [", ".join(_side(path, cell, is_named=path in named) for path in apart) for cell in cells[:2]]
     return names, f" ({', '.join(both)})" if both else ""
 
 
 def _side(path: str, cell: Cell, *, is_named: bool) -> str:
-    """The value of a side: ``48 (for 128)`` where it replaces a published one, ``full width (128)`` of words."""
+    """The value of a side: ``48 (standing for 128)`` for a published value, ``full width (128)`` of words."""
     value = cell.values[path]
     if _is_full(path, cell):
         return f"{_FULL} ({value})"
     printed = cell.printed.get(path, value)
-    theirs = "" if same(printed, value) else f" (for {_value(path, printed, is_named=False)})"
+    theirs = "" if same(printed, value) else f" (standing for {value_text(path, printed)})"
     return _value(path, value, is_named=is_named) + theirs
 
 
@@ -143,11 +145,26 @@ def _is_full(path: str, cell: Cell) -> bool:
     return path == _EMBEDDINGS and cell.values[path] == cell.system.model.hidden_size
 
 
+def _speaks(path: str, value: object) -> bool:
+    """Whether a value is clear without the name of its knob: shares, and the names of variants unless short."""
+    return is_share(path) if "." in path else len(str(value)) > _SHORT
+
+
 def _value(path: str, value: object, *, is_named: bool) -> str:
-    """A value in words; named are knobs but for shares, and variants too short to speak for themselves."""
-    text = value_text(path, value) if "." in path else str(value)
-    speaks = is_share(path) if "." in path else len(text) > _SHORT
-    return f"{axis_text(path)} {text}" if is_named and not speaks else text
+    """A value in words: ``no sharing``, ``4 layers``, ``37.5 % of heads removed``, ``recurrence`` for *with*."""
+    text, axis = value_text(path, value) if "." in path else str(value), axis_text(path)
+    first = text.partition(",")[0]
+    if axis in _GENERIC:
+        return f"{axis} {text}" if first in ("with", "without") else text
+    if axis in text:
+        return text
+    if first in ("none", "with", "without"):
+        return ("" if first == "with" else "no ") + axis + text.removeprefix(first)
+    if axis.startswith("number of "):
+        return f"{text} {axis.removeprefix('number of ').removesuffix('s' * (text == '1'))}"
+    if axis.endswith(" removed"):
+        return f"{text} of {axis}"
+    return f"{axis} {text}" if is_named else text
 
 
 def _compared(verdict: Verdict, names: Sequence[str], metric: str) -> str:
@@ -160,7 +177,8 @@ def _compared(verdict: Verdict, names: Sequence[str], metric: str) -> str:
     ahead, behind = (a, b) if verdict.direction is Direction.POSITIVE else (b, a)
     is_plain = verdict.regime in (Regime.QUALITY, Regime.AS_PUBLISHED) and not any(verdict.floors)
     verb = "beats" if is_plain else "leads"
-    return f"{ahead} {verb} {behind} by {by}"
+    is_plural = re.match(r"(?!1 )\d+ [a-z]+s\b", ahead)
+    return f"{ahead} {verb.removesuffix('s') if is_plural else verb} {behind} by {by}"
 
 
 def _limits(measured: Measurements, verdict: Verdict, names: Sequence[str]) -> str:
@@ -174,7 +192,7 @@ def _limits(measured: Measurements, verdict: Verdict, names: Sequence[str]) -> s
         return f"{'neither' if len(names) == 2 else 'none'} is shown to be better than {marked[0][1]}"
     if marked:
         return " and ".join(
-            f"{name.partition(' (for ')[0]} is not shown to be better than {bar}" for name, bar in marked
+            f"{name.partition(' (standing for ')[0]} is not shown to be better than {bar}" for name, bar in marked
         )
     if verdict.direction is not Direction.OPEN and verdict.regime in _SPEED:
         return _SPEED[verdict.regime]

@@ -161,9 +161,12 @@ def _ordering(verdict: Verdict, effect: float, by: str, unit: str) -> str:
 
 
 def _trend(verdict: Verdict, effect: float, by: str, unit: str) -> str:
+    first, *between = reversed(verdict.sides[1:])
+    course = f"from {first}{' through ' * bool(between)}{' and '.join(between)} to {verdict.a}"
     way = "better" if effect >= 0 else "worse"
-    places_ = ", ".join(reversed(verdict.sides[1:]))
-    return f"{verdict.metric} gets {way} from {places_} to {verdict.a} by {by} per step"
+    if verdict.direction is Direction.OPEN:
+        return f"{verdict.metric} is not shown to change {course}: {by} {way} per step"
+    return f"{verdict.metric} gets {way} {course} by {by} per step"
 
 
 def _interaction(verdict: Verdict, effect: float, by: str, unit: str) -> str:

@@ -59,8 +59,8 @@ class Planned(Protocol):
         ...
 
 
-def lines(plan: Planned) -> str:
-    """A list of Markdown: what every cell gets, and what replaces published values or is left out."""
+def lines(plan: Planned) -> list[str]:
+    """What every cell gets, and what replaces published values or is left out, as lines of Markdown."""
     grid = plan.grid
     amount = {
         "steps": "the number of optimisation steps",
@@ -68,27 +68,27 @@ def lines(plan: Planned) -> str:
         "flops": "the number of floating-point operations",
     }[grid.budget.equal]
     told = [
-        f"* Every cell gets {amount} of the baseline.",
+        f"Every cell gets {amount} of the baseline.",
         _seeds(plan),
-        f"* {markdown_text(about(grid, plan.cells))}",
-        f"* Every cell starts from the system {markdown_code(grid.base)}. Only the knobs in the table differ.",
+        f"{markdown_text(about(grid, plan.cells))}",
+        f"Every cell starts from the system {markdown_code(grid.base)}. Only the knobs in the table differ.",
     ]
     scale = grid.scales.get(plan.scale)
-    told += [f"* {markdown_text(rule)}" for rule in search_text.rules(grid, plan.scale)]
+    told += [f"{markdown_text(rule)}" for rule in search_text.rules(grid, plan.scale)]
     if fixed := _common(plan):
         told_of = {path: markdown_text(value_text(path, value)) or "its defaults" for path, value in fixed.items()}
         knobs = ", ".join(f"{markdown_code(path)} = {text}" for path, text in told_of.items())
-        told.append(f"* Set in every cell: {knobs}.")
+        told.append(f"Set in every cell: {knobs}.")
     if reading := rule(plan.cells):
-        told.append(f"* {markdown_text(reading)}")
+        told.append(f"{markdown_text(reading)}")
     for path in scale.stands_for if scale else ():
         pairs = stand_in_pairs(grid, plan.scale, path)
         listed = ", ".join(f"{value_text(path, ours)} for {value_text(path, theirs)}" for ours, theirs in pairs)
-        told.append(f"* Stand-ins for published values of {markdown_text(path_text(path))}: {markdown_text(listed)}.")
+        told.append(f"Stand-ins for published values of {markdown_text(path_text(path))}: {markdown_text(listed)}.")
     for values, reason in plan.excluded:
         left_out = ", ".join(f"{path_text(path)} {value_text(path, value)}" for path, value in values.items())
-        told.append(f"* Left out: {markdown_text(left_out)}: {markdown_text(reason)}.")
-    return "\n".join(told)
+        told.append(f"Left out: {markdown_text(left_out)}: {markdown_text(reason)}.")
+    return told
 
 
 def _common(plan: Planned) -> dict[str, Any]:
@@ -125,12 +125,10 @@ _SEED_SETS = {  # by where the rows of streams start, if all cells read streams
 def _seeds(plan: Planned) -> str:
     """What a seed sets, and what it has to do with comparisons."""
     if all(cell.system.checkpoint for cell in plan.cells):
-        sets = (
-            "* A seed sets the head, the order of the examples and which of them are drawn. Cells have the same seeds"
-        )
+        sets = "A seed sets the head, the order of the examples and which of them are drawn. Cells have the same seeds"
         return f"{sets}, and one released encoder. Comparisons take them as separate draws."
     starts = {cell.system.format.row_starts if cell.system.format.kind == "stream" else "" for cell in plan.cells}
-    sets = f"* {_SEED_SETS[starts.pop() if len(starts) == 1 else '']} Cells have the same seeds"
+    sets = f"{_SEED_SETS[starts.pop() if len(starts) == 1 else '']} Cells have the same seeds"
     if found := trunks.of_cells(plan.cells):
         own = f"{found[0].system.training.steps:,} steps"
         who = "Each continues" if all(cell.system.training.start for cell in plan.cells) else "A continued one starts"

@@ -32,7 +32,6 @@ from ablations.measurements.measurements import Measurements
 from ablations.measurements.selection import paths_of
 from ablations.running import inference
 from ablations.schema.cell import Cell
-from lightning_modules import files
 
 _CAPTION = "Score over parameters, FLOPs, file size and time, with the Pareto front"
 _COLUMNS = 3  # of panels
@@ -65,17 +64,11 @@ def publish(known: Measurements, folder: Path) -> dict[str, Path]:
 
 def part(folder: Path) -> list[str]:
     """The paragraphs of a page about the files of `publish`; none if inference was not measured."""
-    table = folder / f"{inference.NAME}.md"
     if not inference.read(folder):
         return []
     links = ", ".join(f"[{end}]({inference.NAME}.{end})" for end in ("md", "csv", "json"))
     image = f"![{_CAPTION}]({inference.NAME}.svg)"
-    return [
-        "## Inference, measured",
-        files.read_text(table, within=folder.parents[1]).rstrip("\n"),
-        f"As files: {links}.",
-        image,
-    ]
+    return ["## Inference, measured", image, f"As files: {links}."]
 
 
 def sheets(known: Measurements, measured: Sequence[Mapping[str, Any]]) -> tuple[Sheet, Sheet]:

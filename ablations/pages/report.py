@@ -5,16 +5,19 @@ All of it is rebuilt from the records, without training or a corpus.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from ablations.claims import judging, scoreboard
+from ablations.claims.alignment import Contrast
 from ablations.claims.headline import headline, quotes
 from ablations.claims.verdict import Verdict
 from ablations.core import notebooks, store
 from ablations.core.formatting import (
     Sheet,
+    capital,
     duration,
     markdown,
     markdown_code,
@@ -58,12 +61,16 @@ from ablations.schema.record import Record
 from lightning_modules.files import read
 from lightning_modules.places import UNPUBLISHED
 
-_COLUMNS = 8  # of a table on a page; its file has all
+DETAILS = "details.md"
+_COLUMNS = 7  # of the table of cells on a page; its file has all
+_ROWS = 12  # of that table, without simple methods
+_NAMED = 4  # cells without a run
+_DOUBTS, _WORDS = 5, 890  # at most: doubts on a page, and words in all
 _UNJUDGED = "**Not judged.** The numbers of this scale mean nothing: it tests that everything runs."
 _FIRST = ("masking_ratio", "sentence_objective", "embedding_size", "parameter_sharing", "model_depth")  # of the README
 _SECTIONS = {
-    "claims": "Verdicts",
-    "table": "Results",
+    "claims": "Claims",
+    "table": "Cells",
     "translations": translation_table.TITLE,
     "shown": translation_table.SHOWN_TITLE,
     "means": mean_table.TITLE,
@@ -89,18 +96,16 @@ def publish(plan: Planned, measured: Measurements, folder: Path) -> dict[str, Pa
     Returns:
         Every file written, by name. A table or figure without data is not written; its old files are removed.
     """
-    verdicts = judged.verdicts(plan.scale, measured)
-    made = _sheets(measured, verdicts)
+    page = _Page(plan, measured, folder, judged.verdicts(plan.scale, measured))
     written: dict[str, Path] = {}
-    for name, sheets in made.items():
+    for name, sheets in page.sheets.items():
         if sheets:
             written |= {path.name: path for path in tables.write(folder, name, sheets).values()}
         else:
             tables.remove(folder, name)
     told = heading.subtitle(plan, measured)
-    said = headline(measured, verdicts, _quoted(plan, measured, verdicts))
-    drawn = {name: grid_figures.draw(name, measured, told, said) for name in grid_figures.FIGURES}
-    drawn["alignment"] = alignments.alignments(alignment_table.contrasts(verdicts), f"{told}; {alignments.MARKS}")
+    drawn = {name: grid_figures.draw(name, measured, told, page.headline) for name in grid_figures.FIGURES}
+    drawn["alignment"] = alignments.alignments(page.contrasts, f"{told}; {alignments.MARKS}")
     for name, figure in drawn.items():
         path = folder / f"{name}.svg"
         if figure is None:
@@ -108,11 +113,11 @@ def publish(plan: Planned, measured: Measurements, folder: Path) -> dict[str, Pa
         else:
             written[path.name] = grid_figures.save(figure, path)
     written |= inference_page.publish(measured, folder)
-    page = folder / "README.md"
-    shown = {name: sheets[0] for name, sheets in made.items() if sheets and name != "claims"}
-    store.write(page, _page(plan, measured, folder, shown, verdicts).encode())
-    card = cards.write(folder, _card(plan, measured, verdicts))
-    return written | {page.name: page, card.name: card}
+    for name, text in (("README.md", page.short()), (DETAILS, page.details())):
+        store.write(folder / name, text.encode())
+        written[name] = folder / name
+    card = cards.write(folder, page.card())
+    return written | {card.name: card}
 
 
 def _sheets(measured: Measurements, verdicts: Sequence[Verdict]) -> dict[str, tables.Sheets | None]:
@@ -142,29 +147,186 @@ def rendered(scale: str, measured: Measurements, notation: Literal["md", "tex"])
     return "\n".join(mark.format(_SECTIONS[name]) + tables.rendered(found, notation) for name, found in made if found)
 
 
-def _card(plan: Planned, measured: Measurements, verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    finished, planned = heading.counts(plan, measured)
-    answer_in_words = " ".join(_told(plan, measured, verdicts))
-    return {
-        "question": plan.grid.question,
-        "finished": finished,
-        "planned": planned,
-        "verdicts": judging.tally(verdicts),
-        "headline": headline(measured, verdicts, _quoted(plan, measured, verdicts)),
-        "claims": [scoreboard.card(verdict) for verdict in verdicts],
-    } | {name: text for name, text in (("overridden", heading.overridden(plan)), ("answer", answer_in_words)) if text}
+@dataclass(frozen=True)
+class _Page:
+    """What is written about a grid at a scale: a page of three screens, one with all the rest, and a card."""
+
+    plan: Planned
+    measured: Measurements
+    folder: Path
+    verdicts: Sequence[Verdict]
+
+    @cached_property
+    def sheets(self) -> dict[str, tables.Sheets | None]:
+        """See `_sheets`."""
+        return _sheets(self.measured, self.verdicts)
+
+    @cached_property
+    def quoted(self) -> list[str]:
+        """The ids of the claims that the answer in words quotes. It is of the grid as it is, not overridden."""
+        return conclusion.quoted(conclusion.stated(self.plan), self.measured, self.verdicts)
+
+    @cached_property
+    def told(self) -> list[str]:
+        """The answer in words."""
+        return conclusion.sentences(conclusion.stated(self.plan), self.measured, self.verdicts)
+
+    @cached_property
+    def headline(self) -> str:
+        """The answer in one line."""
+        return headline(self.measured, self.verdicts, self.quoted)
+
+    @property
+    def contrasts(self) -> list[Contrast]:
+        """The pairs of cells that are compared at equal compute too."""
+        return alignment_table.contrasts(self.verdicts)
+
+    @cached_property
+    def pictures(self) -> list[str]:
+        """The figures of the measurements, as Markdown; the first goes with the answer."""
+        drawn = [name for name in grid_figures.FIGURES if (self.folder / f"{name}.svg").exists()]
+        return [f"![{markdown_text(grid_figures.caption(name, self.headline))}]({name}.svg)" for name in drawn]
+
+    @cached_property
+    def doubts(self) -> list[str]:
+        """What could explain the results, and what the scale cannot show: the weightiest first, as Markdown."""
+        grid, scale = self.plan.grid, self.plan.scale
+        own = grid.scales[scale].caveat if scale in grid.scales else ""
+        parts = conclusion.caveat(own, self.measured).split("\n")  # a paragraph of the grid's file is a line
+        parts.append(scales.caveat(scale, [cell.system for cell in self.plan.cells]))
+        parts += [search_report.in_short(self.measured), equal_compute.in_short(self.measured)]
+        limits = [markdown_text(capital(one)) for one in parts if one]
+        return [*verdict_table.alternatives(self.verdicts), *limits, *verdict_table.threats(self.verdicts)]
+
+    @cached_property
+    def shown_doubts(self) -> list[str]:
+        """Those that the page has room for."""
+        room, shown = _WORDS - _words("\n".join(self.before + self.after)), list[str]()
+        for doubt in self.doubts:
+            if len(shown) < _DOUBTS and (words := _words(doubt)) <= room:
+                shown.append(doubt)
+                room -= words
+        return shown
+
+    def short(self) -> str:
+        """The page of three screens."""
+        doubts = ["## What could explain it", _bullets(self.shown_doubts)] if self.shown_doubts else []
+        return "\n\n".join(filter(None, [*self.before, *doubts, *self.after])) + "\n"
+
+    @cached_property
+    def before(self) -> list[str]:
+        """Question, answer and picture, claims, cells."""
+        plan, measured, verdicts = self.plan, self.measured, self.verdicts
+        finished, planned = heading.counts(plan, measured)
+        rest = f" This page is incomplete. {markdown_code(_command(plan))} trains the rest."
+        table = self.sheets["table"]
+        return [
+            f"# {markdown_text(plan.grid.question)}",
+            heading.overridden(plan),
+            answer.lead(measured, self.told, self.headline or "None yet" * bool(verdicts)),
+            *self.pictures[:1],
+            answer.holds(measured),
+            f"**{finished} of {planned} runs finished.**{rest * (finished < planned)}",
+            _stale(plan),
+            *(["## Claims"] if verdicts else []),
+            "" if scales.judges(plan.scale) or not verdicts else _UNJUDGED,
+            verdict_table.table(verdicts),
+            answer.tally(verdicts),
+            *(["## Cells", *_cells(table[0])] if table else []),
+        ]
+
+    @cached_property
+    def after(self) -> list[str]:
+        """How it was made, and where the rest is."""
+        files = [f"[{title}]({name}.md)" for name, title in _SECTIONS.items() if self.sheets[name]]
+        grid = self.plan.grid
+        made = [f"Published ablation: {markdown_text(grid.paper)}."] if grid.paper else []
+        made += filter(None, [*held_equal.lines(self.plan)[:1], _recipe(self.plan), _cost(self.plan, self.measured)])
+        made += _commands(self.plan)
+        return [
+            "## How it was made",
+            _bullets(made),
+            f"[More of this page]({DETAILS}): remarks on the claims, figures, what is held equal.",
+            f"Tables, each with its notes: {', '.join(files)}.",
+        ]
+
+    def details(self) -> str:
+        """All the rest: about the grid, the numbers in words, remarks, the other figures, what is held equal."""
+        plan, measured, grid = self.plan, self.measured, self.plan.grid
+        description = grid.scales[plan.scale].description if plan.scale in grid.scales else ""
+        at = f" at scale {markdown_code(plan.folder_name)}{': ' * bool(description)}{markdown_text(description)}."
+        parts = [
+            f"# {markdown_text(grid.question)}",
+            f"Details of [the page](README.md) of the grid {markdown_code(grid.name)}{at}",
+            *(["## About", grid.about] if grid.about else []),
+            *(["## In words", _bullets(found)] if (found := answer.means(measured)) else []),
+            *(["## Claims", heading.judged(plan), *verdict_table.remarks(self.verdicts)] if self.verdicts else []),
+        ]
+        if left := [doubt for doubt in self.doubts if doubt not in self.shown_doubts]:
+            parts += ["## What else could explain it", _bullets(left)]
+        parts += inference_page.part(self.folder)
+        for name, title in _SECTIONS.items():
+            if said := self._section(name):
+                parts += [f"## {title}", *said, *([_links(name)] if self.sheets[name] else [])]
+        tasks = {run.task for cell in plan.cells for run in (*cell.zero_shot, *cell.awaited) if run.task}
+        parts += checkpoint_table.part(grid, plan.scale, self.folder, tasks)
+        parts += ["## What is held equal", _bullets(held_equal.lines(plan)), _every_number(plan)]
+        if (self.folder / "notebook.ipynb").exists():
+            parts.append(_notebook(self.folder / "notebook.ipynb", heading.counts(plan, measured)[0]))
+        return "\n\n".join(filter(None, parts)) + "\n"
+
+    def _section(self, name: str) -> list[str]:
+        """What is said of a table next to its file: its figure, its answer in short."""
+        if name == "table":
+            return [*self.pictures[1:], *_computed(self.measured)]
+        if name != "alignment":
+            return []
+        named = quotes(self.measured, self.verdicts, self.quoted)
+        said = [alignment_table.in_short(self.verdicts, named), alignment_table.part(self.measured, self.verdicts)]
+        found = f"{alignments.answer(self.contrasts)}. {alignments.CAPTION}"
+        is_drawn = (self.folder / "alignment.svg").exists()
+        return [*filter(None, said), *[f"![{found}](alignment.svg)"] * is_drawn]
+
+    def card(self) -> dict[str, Any]:
+        """What the overviews say of the page; see `cards`."""
+        finished, planned = heading.counts(self.plan, self.measured)
+        found = {
+            "question": self.plan.grid.question,
+            "finished": finished,
+            "planned": planned,
+            "verdicts": judging.tally(self.verdicts),
+            "headline": self.headline,
+            "claims": [scoreboard.card(verdict) for verdict in self.verdicts],
+        }
+        words = {"overridden": heading.overridden(self.plan), "answer": " ".join(self.told)}
+        return found | {name: text for name, text in words.items() if text}
 
 
-def _caveat(plan: Planned, measured: Measurements) -> str:
-    own = plan.grid.scales[plan.scale].caveat if plan.scale in plan.grid.scales else ""
-    of_scale = scales.caveat(plan.scale, [cell.system for cell in plan.cells])
-    parts = [of_scale, _recipe(plan), search_report.in_short(measured)]
-    parts += conclusion.caveat(own, measured).split("\n")  # a paragraph of the grid's file is a line
-    said = [markdown_text(part) for part in parts if part]
-    listed = (
-        "\n\n" + "\n".join(f"* {part[0].upper()}{part[1:]}" for part in said) if len(said) > 1 else f" {' '.join(said)}"
-    )
-    return f"**Caution:**{listed}" if said else ""
+def _words(text: str) -> int:
+    return sum(any(map(str.isalnum, word)) for word in text.split())
+
+
+def _bullets(lines: Sequence[str]) -> str:
+    return "\n".join(f"* {line}" for line in lines)
+
+
+def _cells(sheet: Sheet) -> list[str]:
+    """The table of the cells with its first columns, and in a line the cells that have no run."""
+    shown = sheet.narrow(_COLUMNS)
+    runs = shown.headings.index("runs")
+    unrun = [row for row in shown.rows if str(row[runs]).startswith("0 of ")]
+    empty = {"", None, tables.NOTHING}  # rows of what is left out
+    rows = [row for row in shown.rows if row not in unrun and {*row[shown.left :]} - empty]
+    methods = [row for row in rows if row[runs] == tables.NOTHING]
+    made = [row for row in rows if row not in methods]
+    names = "; ".join(", ".join(map(str, row[: shown.left])) for row in unrun)
+    lacking = f"{len(unrun)} cells have no run." if len(unrun) > _NAMED else f"Without a run: {markdown_text(names)}."
+    return [
+        markdown(replace(shown, rows=[*made[:_ROWS], *methods], notes=())).rstrip("\n"),
+        f"{len(made) - _ROWS} more cells are in the file." if len(made) > _ROWS else "",
+        lacking if unrun else "",
+        "Mean ± half-width of the 95 % t interval over seeds. [All columns](table.md), with what each means.",
+    ]
 
 
 def _recipe(plan: Planned) -> str:
@@ -178,107 +340,11 @@ def _recipe(plan: Planned) -> str:
     return f"{chosen}. The rest of the recipe is the same, but for what the grid asks about."
 
 
-def _told(plan: Planned, measured: Measurements, verdicts: Sequence[Verdict]) -> list[str]:
-    """The answer in words. It is of the grid as it is, not overridden."""
-    return conclusion.sentences(conclusion.stated(plan), measured, verdicts)
-
-
-def _quoted(plan: Planned, measured: Measurements, verdicts: Sequence[Verdict]) -> list[str]:
-    return conclusion.quoted(conclusion.stated(plan), measured, verdicts)
-
-
-def _page(
-    plan: Planned, measured: Measurements, folder: Path, sheets: Mapping[str, Sheet], verdicts: Sequence[Verdict]
-) -> str:
-    grid = plan.grid
-    finished, planned = heading.counts(plan, measured)
-    description = grid.scales[plan.scale].description if plan.scale in grid.scales else ""
-    drawn = [name for name in grid_figures.FIGURES if (folder / f"{name}.svg").exists()]
-    quoted = _quoted(plan, measured, verdicts)
-    said, named = headline(measured, verdicts, quoted), quotes(measured, verdicts, quoted)
-    pictures = [f"![{markdown_text(grid_figures.caption(name, said))}]({name}.svg)" for name in drawn]
-    equal = f"**Equal compute:** {markdown_text(text)}" if (text := equal_compute.in_short(measured)) else ""
-    speed = alignment_table.in_short(verdicts, named)
-    told = _told(plan, measured, verdicts)
-    limits = [answer.holds(measured), _caveat(plan, measured)]  # right below an answer in words
-    answered = [heading.overridden(plan), answer.lead(measured, verdicts, told, said)]
-    answered += [*limits, equal] if told else [equal, *limits]
-    numbers = "\n".join(f"* {line}" for line in answer.means(measured)) if told or said else ""
-    rest = f" {markdown_code(_command(plan))} trains the rest."
-    lead = [
-        *filter(None, [*answered, *pictures[:1], numbers]),
-        f"Grid {markdown_code(grid.name)} at scale {markdown_code(plan.folder_name)}{': ' * bool(description)}"
-        f"{markdown_text(description)}.",
-        f"**{finished} of {planned} runs finished.**"
-        + ("" if finished == planned else f" This page is incomplete.{rest}"),
-    ]
-    lead += filter(None, [_stale(plan)])
-    if grid.paper:
-        lead.append(f"Published ablation: {markdown_text(grid.paper)}.")
-    parts = ["\n\n".join(lead), *(["## About", grid.about] if grid.about else [])]
-    parts += inference_page.part(folder)
-    if verdicts:
-        alone = [text] if (text := heading.judged(plan)) else []
-        unjudged = [] if scales.judges(plan.scale) else [_UNJUDGED]
-        parts += [f"## {_SECTIONS['claims']}", *alone, *unjudged, *verdict_table.part(verdicts), _links("claims")]
-    for name, title in _SECTIONS.items():
-        if name in sheets:
-            is_drawn = name == "alignment" and (folder / f"{name}.svg").exists()
-            found = alignments.answer(alignment_table.contrasts(verdicts))
-            picture = [f"![{found}. {alignments.CAPTION}]({name}.svg)"] * is_drawn
-            parts += [
-                f"## {title}",
-                *[speed] * (name == "alignment" and bool(speed)),
-                *picture,
-                *_narrow(name, sheets[name]),
-            ]
-            parts += [*_computed(measured), _links(name), *pictures[1:]] if name == "table" else [_links(name)]
-        elif name == "alignment" and (text := alignment_table.part(measured, verdicts)):
-            parts += [f"## {title}", text]
-    tasks = {run.task for cell in plan.cells for run in (*cell.zero_shot, *cell.awaited) if run.task}
-    parts += checkpoint_table.part(plan.grid, plan.scale, folder, tasks)
-    commands = [_command(plan, f"show {{}} --format {end}", f"written('{end}')") for end in ("csv", "tex")]
-    long, tex = map(markdown_code, commands)
-    parts += [
-        "## What is held equal",
-        held_equal.lines(plan),
-        "## Cost",
-        _cost(plan, measured),
-        "## Every number",
-        f"Every number of every run, one per row, as CSV: {long}. The file docs/records.md has its columns and "
-        f"metrics. The tables of this page in LaTeX: {tex}.",
-        "## Regenerate",
-        _commands(plan),
-    ]
-    if (folder / "notebook.ipynb").exists():
-        parts.append(_notebook(folder / "notebook.ipynb", finished))
-    return f"# {markdown_text(grid.question)}\n\n" + "\n\n".join(parts) + "\n"
-
-
 def _notebook(path: Path, done: int) -> str:
     """A link to the executed notebook, which says so if the page has runs that it does not show."""
     shown = notebooks.runs_shown(path)
     older = f" It was executed with {shown:,} of these {done:,} runs." if shown is not None and shown < done else ""
     return f"Executed notebook: [notebook.ipynb](notebook.ipynb).{older}"
-
-
-def _narrow(name: str, sheet: Sheet) -> list[str]:
-    """A table with its first columns, and where the others are, as Markdown."""
-    shown = sheet.narrow(_COLUMNS)
-    empty = {"", None, tables.NOTHING}  # rows of what is left out
-    shown = replace(shown, rows=[row for row in shown.rows if {*row[shown.left :]} - empty or not row[shown.left :]])
-    left = [heading for heading in sheet.headings if heading not in shown.headings]
-    shown = replace(shown, notes=[note for note in shown.notes if not _is_about(note, left, shown.headings)])
-    more = f"[{name}.md]({name}.md) has {len(left)} more: {markdown_text(', '.join(left))}."
-    table, _, notes = markdown(shown).rstrip("\n").partition("\n\n")
-    return list(filter(None, [table, more * bool(left), notes]))
-
-
-def _is_about(note: str, left: Sequence[str], shown: Sequence[str]) -> bool:
-    """Whether a note explains only columns that are left out: it begins with the first word of their headings."""
-    column = note.partition(":")[0].lower()
-    about_shown, about_left = (any(heading.startswith(column) for heading in heads) for heads in (shown, left))
-    return about_left and not about_shown
 
 
 def _computed(measured: Measurements) -> list[str]:
@@ -359,13 +425,23 @@ def _stale(plan: Planned) -> str:
     return f"{text}. To make {them} again: {markdown_code(_command(plan))} ({records})." if count else ""
 
 
-def _commands(plan: Planned) -> str:
+def _commands(plan: Planned) -> list[str]:
     """How to make the page again. Its bytes do not depend on where the results folder lies."""
     is_beside = grids.results_dir(plan.grid.name, plan.scale).name == UNPUBLISHED
     tables = f"ablations tables --results-dir results/{UNPUBLISHED}" if is_beside else "make tables"
+    return [
+        f"`{tables}` rebuilds this page from the records, without training or corpora.",
+        f"{markdown_code(_command(plan))} trains missing runs.",
+    ]
+
+
+def _every_number(plan: Planned) -> str:
+    """Where all numbers of the page are."""
+    commands = [_command(plan, f"show {{}} --format {end}", f"written('{end}')") for end in ("csv", "tex")]
+    long, tex = map(markdown_code, commands)
     return (
-        f"`{tables}` rebuilds this page from the records, without training or corpora. To train missing runs: "
-        f"{markdown_code(_command(plan))}. Another results folder than `results` is named by `--results-dir`."
+        f"Every number of every run, one per row, as CSV: {long}. The file docs/records.md has its columns and "
+        f"metrics. The tables in LaTeX: {tex}."
     )
 
 

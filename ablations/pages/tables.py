@@ -143,7 +143,7 @@ def _reading(
         *([text] if any(map(removed_parameters, cells)) else []),
         *_on_absent(rows),
     ]
-    brief = ["runs", *((compared and [compared.label or compared.name, "minus baseline"]) or []), "not done"]
+    brief = ["runs", *((compared and [compared.label or compared.name, "minus baseline"]) or [])]
     brief += ["at the floor", "on the plateau", *(f"published: {_metric(published, metric)}" for metric in printed[:1])]
     brief += [metric.label or metric.name for metric in metrics]
     return Sheet(headings, rows, left=max(1, len(paths)), notes=notes, brief=brief)

@@ -69,13 +69,13 @@ def generated(root: Path) -> Iterator[tuple[str, str]]:
     yield f"{OWN}.md", _index("Your own grids", _ABOUT_OWN if own else f"{_ABOUT_OWN} There are none yet.", own)
     for page in listed:
         if not page.scale:
-            yield f"{page.docname}.md", _without_results(page) + _grid_file(root, page.grid) + _notebook(root, page)
+            yield f"{page.docname}.md", _without_results(page) + _grid_file(root, page.grid) + _below(root, page)
 
 
 def supplement(root: Path, docname: str) -> str:
-    """What follows the text of a results page: the grid file, and the notebook in the tree of pages."""
+    """What follows the text of a results page: the grid file, and details and notebook in the tree of pages."""
     page = next((page for page in published(root) if page.docname == docname), None)
-    return "" if page is None else _grid_file(root, page.grid) + _notebook(root, page)
+    return "" if page is None else _grid_file(root, page.grid) + _below(root, page)
 
 
 def executed(root: Path) -> dict[str, str]:
@@ -127,9 +127,11 @@ def _tree(entries: list[str]) -> str:
     return "\n".join(["```{toctree}", ":hidden:", "", *map(printable, entries), "```", ""])
 
 
-def _notebook(root: Path, page: GridPage) -> str:
-    name = notebook(root, page)
-    return f"\n{_tree([f'Notebook </{name}>'])}" if name else ""
+def _below(root: Path, page: GridPage) -> str:
+    details = f"{page.docname.rpartition('/')[0]}/details"
+    entries = [f"Details </{details}>"] if (root / f"{details}.md").is_file() else []
+    entries += [f"Notebook </{name}>"] if (name := notebook(root, page)) else []
+    return f"\n{_tree(entries)}" if entries else ""
 
 
 def _grid_file(root: Path, grid: str) -> str:

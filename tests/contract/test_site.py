@@ -9,6 +9,7 @@ import shutil
 import pytest
 
 import ablations
+import budget
 from ablations.core.formatting import Sheet, comma_separated, printable
 from ablations.pages import cost_table
 from ablations.planning import grids
@@ -93,7 +94,9 @@ def test_every_grid_has_a_page_that_begins_with_its_answer(reachable, generated)
         title, _, first = text.split("\n")[:3]
         assert title == f"# {grid.question}"
         assert first.startswith(("**Answer:** ", "**Not run yet.** ")), page.docname
-        assert text.count(grid.about or title) == 1, page.docname
+        if page.scale:
+            text += _text(page.docname.replace("README", "details"), generated)
+        assert text.count(grid.about or title) >= 1, page.docname
 
 
 def test_every_notebook_is_on_the_site_with_outputs_where_it_was_executed(reachable):
@@ -109,7 +112,7 @@ def test_every_page_of_the_documentation_is_in_a_tree(reachable, generated):
 
 
 def test_every_page_under_results_is_in_a_tree(reachable):
-    found = {p.relative_to(ROOT).with_suffix("").as_posix() for p in (ROOT / "results").glob("*/*/README.md")}
+    found = {p.relative_to(ROOT).with_suffix("").as_posix() for p in (ROOT / "results").glob("*/*/[Rd]*.md")}
     assert found | {"results/README", "results/claims", "results/statistics/README"} <= reachable
     essays = {p.relative_to(ROOT).with_suffix("").as_posix() for p in (ROOT / "results").glob("essays/*/*.ipynb")}
     assert essays <= reachable
@@ -229,10 +232,18 @@ def test_every_section_that_a_page_shows_exists():
 
 def _markdown():
     """The Markdown of the repository, of notebooks too, without what is generated or built."""
-    for pattern in ("*.md", "docs/**/*.md", "results/**/README.md", "ablations/**/*.md", "notebooks/*.ipynb"):
+    of_pages = ("results/**/README.md", "results/*/*/details.md")
+    for pattern in ("*.md", "docs/**/*.md", *of_pages, "ablations/**/*.md", "notebooks/*.ipynb"):
         for path in ROOT.glob(pattern):
             if not path.is_relative_to(ROOT / pages.FOLDER):
                 yield path
+
+
+def test_a_page_is_three_screens_and_its_details_are_no_book():
+    known = {path: budget.words(path.read_text(encoding="utf-8")) for path in (ROOT / "results").glob("*/*/[Rd]*.md")}
+    bounds = {"README.md": 900, "details.md": 2500}
+    assert not {path: count for path, count in known.items() if path.name in bounds and count > bounds[path.name]}
+    assert len(known) > 2 * len(bounds)
 
 
 def test_links_between_files_also_work_where_the_repository_is_browsed():

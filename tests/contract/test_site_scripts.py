@@ -76,8 +76,11 @@ def test_neither_records_nor_html_in_pages_and_notebooks_run_scripts(tmp_path):
     grid, cells, records = make_study()
     for (run, record), commit in zip(list(records.items()), COMMITS * len(records), strict=False):
         records[run] = record.but(provenance={"device": HTML, "commit": commit})
-    page = publish_page(make_plan(grid, cells), records, tmp_path)["README.md"].read_text()
-    pages = {"page.md": page, "raw.md": f"# Raw\n\n{HTML}\n\nAn <b onclick='{RUN}'>inline</b> one.\n\n{DIRECTIVES}"}
+    written = publish_page(make_plan(grid, cells), records, tmp_path)
+    pages = {
+        name: written[made].read_text() for name, made in {"page.md": "README.md", "details.md": "details.md"}.items()
+    }
+    pages |= {"raw.md": f"# Raw\n\n{HTML}\n\nAn <b onclick='{RUN}'>inline</b> one.\n\n{DIRECTIVES}"}
     documents = built(tmp_path, pages | {"notebook.ipynb": notebook()})
     for name, text in documents.items():
         assert "<title>run" not in text, name

@@ -67,8 +67,7 @@ def test_the_page_shows_gains_and_claims_are_judged_against_random_weights(done)
     planned, measured, folder = done
     written = report.publish(planned, measured, folder / "page")
     assert {"probes.md", "probes.csv", "probes.json"} <= written.keys()
-    page = (folder / "page" / "README.md").read_text()
-    assert names(page, "What the states know", "Word order")
+    assert names((folder / "page" / "probes.md").read_text(), "Word order")
     (verdict,) = judging.verdicts(measured)
     assert verdict.n == 2
 
@@ -105,4 +104,4 @@ def test_probes_that_a_text_is_too_small_for_are_left_out_and_named(tmp_path, mo
         assert not measured.values(cell, "probes.coordination")
         assert measured.values(cell, "probes.mean_gain") == measured.values(cell, "probes.word_order_gain")
     report.publish(found, measured, tmp_path / "page")
-    assert names((tmp_path / "page/README.md").read_text(), "Left out", "Coordination (all cells)")
+    assert names((tmp_path / "page/probes.md").read_text(), "Left out", "Coordination (all cells)")

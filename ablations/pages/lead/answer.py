@@ -6,7 +6,6 @@ from ablations.claims import judging
 from ablations.claims.floors import listed
 from ablations.claims.outcomes import AGAINST, AS_CLAIMED
 from ablations.claims.verdict import Verdict
-from ablations.claims.verdict_text import finding
 from ablations.core.formatting import (
     capital,
     cell_text,
@@ -29,27 +28,19 @@ from lightning_modules.system import System
 
 Means = Sequence[tuple[Cell, Interval]]
 
-_WORDS = {AS_CLAIMED: "Yes", AGAINST: "No"}
-_MOST = 3  # decided claims in the answer; all are under Verdicts
 _NEARLY = 0.99  # of all tokens: less padding is not named
 _MOST_MEANS = 8  # cells whose means are given, of more the best and the worst
 
 
-def lead(measured: Measurements, verdicts: Sequence[Verdict], told: Sequence[str] = (), said: str = "") -> str:
-    """The answer as a line, or a line and a short list, of Markdown; empty without claims and cells to compare.
+def lead(measured: Measurements, told: Sequence[str], said: str) -> str:
+    """The answer as a line of Markdown: in words, else the headline, else the means; empty without any of them.
 
     Args:
-        told: The answer in words (see `conclusion`), in place of the list.
-        said: The headline, in place of the means where there is one.
+        told: The answer in words (see `conclusion`).
+        said: The headline.
     """
-    decided = [verdict for verdict in verdicts if verdict.outcome in _WORDS]
-    decided.sort(key=lambda verdict: verdict.claim.relation == "~")  # what vanishes comes after what is there
-    found, tally = [f"{markdown_text(said)}."] if said else means(measured), _tally(verdicts)
-    if told:
-        return f"**Answer:** {' '.join([*told, tally])}"
-    items = [_decided(verdict) for verdict in decided[:_MOST]] + found[1:]
-    listed = "\n".join(f"* {item}" for item in items)
-    return f"**Answer:** {' '.join([*found[:1], tally])}\n\n{listed}".strip() if verdicts or found else ""
+    found = [*told] or ([f"{markdown_text(said)}."] if said else means(measured)[:1])
+    return f"**Answer:** {' '.join(found)}" if found else ""
 
 
 def means(measured: Measurements) -> list[str]:
@@ -57,12 +48,13 @@ def means(measured: Measurements) -> list[str]:
     return [line for metric in _shown(measured) for line in _comparison(measured, metric)]
 
 
-def _tally(verdicts: Sequence[Verdict]) -> str:
+def tally(verdicts: Sequence[Verdict]) -> str:
+    """How the claims ended, and how many of the decided ones were stated after the runs, as a sentence."""
     if not verdicts:
         return "No claims are tested here."
     if not any(verdict.is_measured for verdict in verdicts):
-        return f"None yet. {capital(_claims(len(verdicts)))}, none of them measured."
-    decided = [verdict for verdict in verdicts if verdict.outcome in _WORDS]
+        return f"{capital(_claims(len(verdicts)))}, none of them measured."
+    decided = [verdict for verdict in verdicts if verdict.outcome in (AS_CLAIMED, AGAINST)]
     late = sum(verdict.claim.post_hoc for verdict in decided)
     were = "was" if late == 1 else "were"
     after = f" {late} of the {len(decided)} decided {were} stated after the runs." if late else ""
@@ -119,7 +111,8 @@ def _real(measured: Measurements, cells: Sequence[Cell]) -> str:
 
 
 def _text(systems: Sequence[System]) -> str:
-    return " and ".join(dict.fromkeys(corpus for system in systems for corpus in system.data.corpora))
+    corpora = (corpus for system in systems for corpus in system.data.corpora)
+    return " and ".join(dict.fromkeys("made text" if corpus.startswith("made:") else corpus for corpus in corpora))
 
 
 def _pieces(systems: Sequence[System]) -> str:
@@ -128,12 +121,6 @@ def _pieces(systems: Sequence[System]) -> str:
     rates = [100 * system.objectives.mlm.masking.rate for system in systems if system.objectives.mlm]
     hidden = f", {span_text(rates, '{:g}'.format)} % hidden" if rates else ""
     return f"vocabulary of {pieces}{hidden}"
-
-
-def _decided(verdict: Verdict) -> str:
-    """A claim that is decided, and what was found, in a sentence of Markdown."""
-    word = _WORDS[verdict.outcome] + f" ({verdict.regime})"
-    return f"**{word}.** *{markdown_text(verdict.claim.statement)}* {capital(markdown_text(finding(verdict)))}."
 
 
 def _shown(measured: Measurements) -> list[Metric]:

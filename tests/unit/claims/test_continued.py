@@ -178,4 +178,4 @@ def test_the_mark_stands_in_the_row_and_trunks_are_charged_apart():
     assert "(continued pretraining)" in reading.rows[0][1]
     assert numbers.rows[0][numbers.headings.index("continued")] is True
     assert len(numbers.rows[0]) == len(numbers.headings)
-    assert "\n".join(verdict_table.part([found])).count("continued pretraining") == 1
+    assert "\n".join(verdict_table.remarks([found])).count("continued pretraining") == 1

@@ -64,11 +64,10 @@ def test_the_answer_names_the_largest_settled_difference_that_is_aligned(verdict
 def test_the_page_has_the_picture_the_table_and_the_sentence(measured, tmp_path):
     plan = make_plan(measured.grid, measured.cells)
     report.publish(plan, measured, tmp_path)
-    page = (tmp_path / "README.md").read_text()
-    section = page.partition(f"## {alignment_table.TITLE}")[2].partition("\n## ")[0]
+    section = (tmp_path / "details.md").read_text().partition(f"## {alignment_table.TITLE}")[2].partition("\n## ")[0]
     assert "](alignment.svg)" in section
-    assert "| masking rate 40 % against 15 % |" in section
     assert section.startswith("\n\nOf the ")
+    assert "| masking rate 40 % against 15 % |" in (tmp_path / "alignment.md").read_text()
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     report.publish(plan, measured, tmp_path)
     assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -76,7 +75,7 @@ def test_the_page_has_the_picture_the_table_and_the_sentence(measured, tmp_path)
     for rate in CURVES:
         bare = changed(bare, rate, lambda record, run: record.but(curve={}))
     report.publish(plan, bare, tmp_path)
-    assert alignment_table.TITLE not in (tmp_path / "README.md").read_text()
+    assert alignment_table.TITLE not in (tmp_path / "details.md").read_text()
     assert not list(tmp_path.glob("alignment.*"))
 
 
@@ -107,4 +106,3 @@ def test_values_by_seed_are_those_of_the_cells_that_claims_compare(measured, ver
     report.publish(make_plan(measured.grid, measured.cells), measured, tmp_path)
     with (tmp_path / "seeds.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 3
-    assert "## Values by seed" in (tmp_path / "README.md").read_text()

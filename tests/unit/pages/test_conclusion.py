@@ -115,10 +115,9 @@ def test_it_is_the_first_line_of_the_page(tmp_path, judged):
     plan = make_plan(grid.model_copy(update={"scales": scales}), cells)
     folder = tmp_path / "rates" / "laptop"
     publish_page(plan, records, folder)
-    first, holds = (folder / "README.md").read_text().split("\n\n")[1:3]
+    first = (folder / "README.md").read_text().split("\n\n")[1]
     assert first.startswith("**Answer:** Less is better by ")
     assert effect_text(judged[1][0]) in first
-    assert holds.startswith("**Holds for**")
 
 
 CLAIM = """claims:

@@ -1,7 +1,5 @@
 """A page says what stood for a text, in words, task by task."""
 
-import pytest
-
 from ablations.pages.held_equal import lines, rule
 from ablations.schema.run import Run
 from lightning_modules.systems import SYSTEMS
@@ -29,7 +27,7 @@ def test_the_page_says_it(tmp_path):
     grid, cells, records = synthetic.make_study()
     cells = [cell.model_copy(update={"finetunings": cell_reading(reader="max").finetunings}) for cell in cells]
     synthetic.publish_page(synthetic.make_plan(grid, cells), records, tmp_path)
-    assert READERS["max"].words in (tmp_path / "README.md").read_text()
+    assert READERS["max"].words in (tmp_path / "details.md").read_text()
 
 
 def streaming(row_starts):
@@ -38,26 +36,22 @@ def streaming(row_starts):
     return home.model_copy(update={"system": home.system.but(**stream)})
 
 
-@pytest.mark.parametrize(
-    ("cells", "said"),
-    [
+def test_a_seed_sets_what_the_cells_say():
+    grid, _, _ = synthetic.make_study()
+    for cells, said in [
         ([streaming("even")] * 2, "seeds read the same stream in the same order"),
         ([streaming("drawn")], "where the rows of its stream begin"),
         ([streaming("even"), cell_reading()], "data order and corruption"),
         ([streaming("even"), streaming("drawn")], "data order and corruption"),
-    ],
-    ids=["streams", "begun elsewhere", "a stream and rows of text", "both streams"],
-)
-def test_a_seed_sets_what_the_cells_say(cells, said):
-    grid, _, _ = synthetic.make_study()
-    assert said in lines(synthetic.make_plan(grid, cells))
+    ]:
+        assert any(said in line for line in lines(synthetic.make_plan(grid, cells))), said
 
 
 def common(*systems, **grid):
     """The line of knobs that all cells of a grid have."""
     cells = [synthetic.make_cell({synthetic.LAYERS: n}).but(system=system) for n, system in enumerate(systems, start=2)]
     plan = synthetic.make_plan(synthetic.make_grid(claims=[], figure=None, published=[], **grid), cells)
-    return next((line for line in lines(plan).splitlines() if "Set in every cell" in line), "")
+    return next((line for line in lines(plan) if "Set in every cell" in line), "")
 
 
 def test_only_what_all_cells_have_and_the_base_has_not_is_called_equal():

@@ -57,9 +57,8 @@ def test_a_hypothesis_is_on_its_page_by_name_and_on_no_row_of_the_board(folder, 
     assert "own hypothesis" in str(stated)
     assert stated.data[["claim", "published claim"]].to_numpy().tolist() == [["less_is_more", ""]]
     study.publish()
-    page = (study.folder / "README.md").read_text()
-    assert "| 1: Hiding less is better. |" in page
-    assert "* Source (1): own hypothesis." in page
+    assert "| 1: Hiding less is better. |" in (study.folder / "README.md").read_text()
+    assert "* Source (1): own hypothesis." in (study.folder / "details.md").read_text()
     assert "own hypothesis" in (study.folder / "claims.md").read_text()
     board = (study.records.folder / "claims.csv").read_text()
     assert "less_is_more" not in board

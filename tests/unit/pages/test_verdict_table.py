@@ -1,6 +1,7 @@
 """The verdicts of a page: a row each, what belongs to several said once, and none where numbers mean nothing."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -22,27 +23,28 @@ def measured():
 
 
 def test_what_two_claims_share_is_said_once_with_both_numbers(measured):
-    text = "\n".join(verdict_table.part(judging.verdicts(measured)))
+    text = "\n".join(verdict_table.remarks(verdicts := judging.verdicts(measured)))
     assert text.count(PROXY) == 1
     assert f"(1, 2): {PROXY}." in text
-    assert len([line for line in text.splitlines() if re.match(r"\| [12]: ", line)]) == 2
+    assert verdict_table.threats([replace(verdicts[0], floors=("words",) * n, notes=()) for n in (2, 3)]) == [
+        "No side is shown to be better than the words (1, 2)."
+    ]
 
 
 def test_a_row_has_the_effect_and_the_interval_that_decide(measured):
     first, _ = judging.verdicts(measured)
-    (row,) = (line for line in verdict_table.part([first])[0].splitlines() if line.startswith("| 1: "))
-    *_, effect, plain, adjusted, n, verdict, regime, _ = (cell.strip() for cell in row.split("|"))
-    assert float(effect.split()[0]) == pytest.approx(first.effect, abs=0.005)
-    for shown, found in ((plain, first.raw), (adjusted, first.adjusted)):
-        ends = [float(end) for end in re.findall(r"-?[\d.]+", shown)]
-        assert ends == pytest.approx([found.low, found.high], abs=0.005)
+    (row,) = (line for line in verdict_table.table([first]).splitlines() if line.startswith("| 1: "))
+    *_, effect, n, verdict, regime, _ = (cell.strip() for cell in row.split("|"))
+    shown = [float(number) for number in re.findall(r"-?[\d.]+", effect)]
+    assert shown == pytest.approx([first.effect, first.adjusted.low, first.adjusted.high], abs=0.005)
     assert (int(n), verdict, regime) == (first.n, first.outcome, first.regime)
 
 
 def test_claims_without_runs_say_why_and_what_to_do():
     grid, cells, _ = make_study(claims=claims("one", "two"))
-    text = "\n".join(verdict_table.part(judging.verdicts(Measurements(grid, cells, {}))))
-    assert "**Not measured: no run** (1, 2): train its runs" in text
+    verdicts = judging.verdicts(Measurements(grid, cells, {}))
+    assert "**Not measured: no run** (1, 2): train its runs" in "\n".join(verdict_table.remarks(verdicts))
+    assert not verdict_table.table(verdicts)
 
 
 def test_a_scale_for_tests_has_the_numbers_and_no_verdict(measured, tmp_path):
@@ -54,5 +56,5 @@ def test_a_scale_for_tests_has_the_numbers_and_no_verdict(measured, tmp_path):
     publish_page(make_plan(grid, cells, scale="smoke", folder_name="smoke"), records, tmp_path)
     for path in tmp_path.iterdir():
         text = path.read_text()
-        assert not re.search(r"\*\*(Yes|No)\.\*\*|[|] (as claimed|against) [|]", text), path.name
+        assert not re.search(r"[|] (as claimed|against) [|]", text), path.name
     assert "2 not judged" in (tmp_path / "README.md").read_text()

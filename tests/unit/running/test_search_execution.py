@@ -126,9 +126,8 @@ def test_a_search_that_fails_evaluates_nothing_and_says_so(tmp_path, trainings):
     one.publish()
     card = json.loads((one.folder / "page.json").read_text())
     assert (card["finished"], card["planned"], card["claims"][0]["outcome"]) == (9, 12, "not run")
-    page = (one.folder / "README.md").read_text()
-    assert "9 of 12 runs finished" in page
-    assert "2 not run (search unfinished)" in page
+    assert "9 of 12 runs finished" in (one.folder / "README.md").read_text()
+    assert "2 not run (search unfinished)" in (one.folder / "table.md").read_text()
     assert "waits for rate=0.4, peak_lr=0.001 search 1001 (failed)" in one.plan().text.replace("\\", "")
 
 
@@ -162,11 +161,9 @@ def test_the_search_is_charged_to_its_cell(tmp_path, trainings):
     for cell in cells:
         named = ("search runs", "search tokens", "search FLOPs", "search time")
         assert [cell[name] for name in named] == ["4 of 4", "256", "4 M", "8 s"]
-    page = (one.folder / "README.md").read_text()
-    assert names(page, "searches", "8 runs", "16 s", "512 tokens", "8 M")
-    assert (
-        "Every cell makes the same search: 2 combinations (peak_lr 0.001, 0.003), each from seeds 1000 to 1001" in page
-    )
+    assert names((one.folder / "README.md").read_text(), "searches", "8 runs", "16 s", "512 tokens", "8 M")
+    same = "Every cell makes the same search: 2 combinations (peak_lr 0.001, 0.003), each from seeds 1000 to 1001"
+    assert same in (one.folder / "details.md").read_text()
     (verdict,) = judging.verdicts(Measurements(one.grid, one.resolve().cells, one.records))
     assert verdict.n == 2
     evaluated = {run.id for cell in one.resolve().cells for run in cell.runs}
@@ -183,9 +180,7 @@ def test_page_and_sidecars_name_the_runs_of_searches(tmp_path, trainings):
         told = json.loads((one.folder / f"{name}.json").read_text())[key]
         assert [trial["runs"] for cell in told for trial in cell["search"]] == ids
         assert [cell["chosen"] for cell in told] == [{LR: 3e-3}, {LR: 1e-3}]
-    page = (one.folder / "README.md").read_text()
-    assert all(id[:8] in page for runs in ids for id in runs)
-    assert page.count("| chosen |") == 2
+    assert (one.folder / "search.md").read_text().count("| chosen |") == 2
 
 
 # --- what is wrong with a search
