@@ -18,8 +18,8 @@ import torch
 
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
-from lightning_modules.training.optim import clip
-from lightning_modules.training.pretrain import share
+from lightning_modules.training.module import step_loss
+from lightning_modules.training.optimizers import clip
 
 LAYERS, TURNS = (2, 4), 14
 SHAPE = {
@@ -37,8 +37,8 @@ def stepping(system: System, precision: str) -> Callable[[int], float]:
         (example,) = batches.step(number)
         before = time.process_time()
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-            encoded = module.carries.read(module.backbone, example)
-            loss = share(module.objectives.loss(module.heads, encoded, example), {}, module)
+            encoded = module.state.encode(module.backbone, example)
+            loss = step_loss(module.objectives.loss(module.heads, encoded, example), {})
         optimizer.zero_grad()
         loss.backward()
         clip(module, system.training.clip_norm)

@@ -172,7 +172,7 @@ def loop(arguments: argparse.Namespace, turns: Turns) -> None:
     import torch
     from pytorch_lightning.utilities import move_data_to_device
 
-    from lightning_modules.training.terms import share
+    from lightning_modules.training.module import step_loss
 
     value = system(arguments)
     module = value.build(0).train().to(arguments.device)
@@ -184,8 +184,8 @@ def loop(arguments: argparse.Namespace, turns: Turns) -> None:
         examples = itertools.islice(itertools.cycle(few), value.training.steps)
     for example in examples:
         with torch.autocast(arguments.device, torch.bfloat16):
-            encoded = module.carries.read(module.backbone, example)
-            loss = share(module.objectives.loss(module.heads, encoded, example), {}, module)
+            encoded = module.state.encode(module.backbone, example)
+            loss = step_loss(module.objectives.loss(module.heads, encoded, example), {})
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(module.parameters(), value.training.clip_norm)

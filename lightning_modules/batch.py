@@ -297,7 +297,7 @@ class Queries(_Movable):
 class Example(_Movable):
     """One micro-batch for a backbone: inputs, visibility, targets.
 
-    ``groups`` holds what was hidden together while objectives corrupt the example: the first position of each hidden
+    ``groups`` holds what was hidden together while objectives mask the example: the first position of each hidden
     position's group, -1 where nothing is hidden. It does not reach the model.
 
     ``counts`` holds, per loss term, the denominator over the *whole* optimiser step (all micro-batches, all
@@ -457,7 +457,7 @@ class Encoded:
     carry: Any = None
     queries: Float[Tensor, "b m w"] | None = None  # the last states of the queries of an example that has any
     clusters: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # see `ClusteredTable`; empty for one table
-    taught: Any = None  # what a teacher makes of the batch (`objectives.distillation.Taught`)
+    teacher: Any = None  # what a teacher makes of the batch (`objectives.distillation.TeacherOutput`)
     vectors: Float[Tensor, "b k"] | None = None  # what represents each row, if not all of its states were kept
 
     @property

@@ -161,7 +161,7 @@ def _gathered(system: System) -> int:
 def traced(system: System) -> bool:
     """Whether what a system keeps can be computed from shapes, in a moment."""
     lm = system.objectives.lm
-    if not isinstance(system.model, StackSettings) or (lm and lm.cutoffs) or system.objectives.taught:
+    if not isinstance(system.model, StackSettings) or (lm and lm.cutoffs) or system.objectives.distilled:
         return False
     return system.model.layers_in_all <= _DEEPEST and system.format.sequence_length <= _LONGEST
 

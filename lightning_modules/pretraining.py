@@ -1,7 +1,7 @@
 """One pretraining from start to finish."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,35 +31,22 @@ from lightning_modules.probing.measure import probe, questions, simple_methods
 from lightning_modules.speed import denormals_as_zero
 from lightning_modules.system import System
 from lightning_modules.tasks.scores.kept import pack
-from lightning_modules.training import ranks, shards
+from lightning_modules.training import ranks
+from lightning_modules.training.callbacks import CHECKPOINT, Fitted, Interrupted, Progress, Recorder
 from lightning_modules.training.checkpoint import resumable
 from lightning_modules.training.execution import ALONE, Execution, compiled, recompute_layers
-from lightning_modules.training.loggers import logger
-from lightning_modules.training.pretrain import Pretrain, filled, remapped, stacked, taken_over
-from lightning_modules.training.recorder import (
-    CHECKPOINT,
-    Course,
-    Fitted,
-    Interrupted,
-    Progress,
-    Recorder,
-    executed,
-    trainer,
+from lightning_modules.training.module import Pretrain
+from lightning_modules.training.trainer import executed, logger, trainer
+from lightning_modules.training.weights import (
+    filled,
+    keep_weights,
+    load_into,
+    load_weights,
+    remapped,
+    round_weights,
+    stacked,
+    taken_over,
 )
-from lightning_modules.training.weights import keep_weights, load_into, load_weights, round_weights
-
-
-def _course(system: System) -> Course:
-    training = system.training
-    rows = training.batch_size // ranks.size()
-    return Course(
-        steps=training.last_step,
-        every=-(-training.steps // system.evaluation.points),
-        tokens=system.tokens,
-        measured="heldout.",
-        precision=training.precision,
-        micro_batches=rows // min(training.micro_batch_size or rows, rows),
-    )
 
 
 def fit(
@@ -102,33 +89,51 @@ def fit(
         compiled(module)
     parents = [start and cached.digest(start), *([cached.digest(teacher)] if teacher else [])]
     run_id = run_id or identity([system.essence(), seed, fingerprints_of(system.corpora), *parents])
-    recorder = Recorder(_course(system), checkpoint, on_progress, stop, execution.checkpoint_seconds)
-    curve = logger(execution, run_id, {"seed": seed, **flat(system)})
-    beside = [translated.AtPoints(data, system)] if system.evaluation.resolved().translate_at == "points" else []
-    lightning = trainer(recorder, folder, execution, run_id, curve, callbacks=beside)
+    training, evaluation = system.training, system.evaluation
+    rows, every = training.batch_size // ranks.size(), -(-training.steps // evaluation.points)
+    recorder = Recorder(
+        checkpoint,
+        on_progress,
+        stop,
+        execution.checkpoint_seconds,
+        training.last_step,
+        every,
+        system.tokens,
+        "heldout.",
+    )
+    lightning = trainer(
+        recorder,
+        folder,
+        training.precision,
+        execution,
+        run_id,
+        micro_batches=rows // min(training.micro_batch_size or rows, rows),
+        logger=logger(execution, run_id, {"seed": seed, **flat(system)}),
+        callbacks=[translated.AtPoints(data, system)] if evaluation.resolved().translate_at == "points" else [],
+    )
     torch.manual_seed(of_rank(system.data_seed(seed), ranks.rank()))  # dropout
     with denormals_as_zero():
         lightning.fit(module, data, ckpt_path=resumable(checkpoint, module, execution, run_id))
-    if not recorder.curve["step"] or recorder.curve["step"][-1] < system.training.last_step:
+    if not recorder.curve["step"] or recorder.curve["step"][-1] < training.last_step:
         lightning.validate(module, data, verbose=False)
-    if system.evaluation.probes:
+    if evaluation.probes:
         lightning.save_checkpoint(checkpoint, weights_only=False)  # an end during the probes costs no training
-    module = shards.whole(module, lambda: system.build(seed))
+    module = ranks.whole(module, lambda: system.build(seed))
     if ranks.rank():
         return Fitted()
     fitted = _fitted(system, data, recorder)
     fitted.execution = executed(data.provenance, module)
-    if named := system.training.start_parts:
+    if named := training.start_parts:
         fitted.execution["start"] = parts.listed(named, system.model, module.state_dict())
     module.to(lightning.strategy.root_device)  # Lightning moves it to the CPU after training
-    if system.training.kept_as == "bf16":
+    if training.kept_as == "bf16":
         round_weights(module)  # behind the last checkpoint, so that what is resumed is rounded once
-    _measure_once(fitted, module, data, system)
-    if system.evaluation.translations:
+    _measure(fitted, module, data, system)
+    if evaluation.translations:
         _translate(fitted, module, data, system)
-    if system.evaluation.probes:
+    if evaluation.probes:
         _probe(fitted, module, system, seed, stop)
-    keep_weights(module, folder, system.training.kept_as)
+    keep_weights(module, folder, training.kept_as)
     return fitted
 
 
@@ -162,31 +167,23 @@ def prepare(system: System, seed: int) -> None:
 
 
 def _begin(module: Pretrain, system: System, start: Path | None, teacher: Path | None, execution: Execution) -> None:
-    _check(system, execution)
-    if (described := system.parents().get("teacher")) is not None:
-        module.teach(_teacher(described.system, teacher))
-    if execution.activation_checkpointing:
-        recompute_layers(module)
-    if (ancestor := system.ancestor()) is not None:
-        module.load_state_dict(_initial(system, ancestor, start, module))
-
-
-def _teacher(system: System, weights: Path | None) -> Pretrain:
-    if weights is None:
-        text = "needs the weights of a finished pretraining: pass them as `teacher`"
-        raise ConfigError([Problem("objectives.distillation.teacher", text)])
-    module = system.build(0)
-    load_into(module, weights)
-    return module
-
-
-def _check(system: System, execution: Execution) -> None:
     wrong = list(execution.problems(system.model, system.training))
     if execution.ranks != ranks.size():
         text = f"{execution.ranks} devices need the same number of processes that share the training, and there are"
         wrong.append(Problem("devices", f"{text} {ranks.size()}: let `ablations run` start them"))
     if wrong:
         raise ConfigError(wrong)
+    if (described := system.parents().get("teacher")) is not None:
+        if teacher is None:
+            text = "needs the weights of a finished pretraining: pass them as `teacher`"
+            raise ConfigError([Problem("objectives.distillation.teacher", text)])
+        trained = described.system.build(0)
+        load_into(trained, teacher)
+        module.distil_from(trained)
+    if execution.activation_checkpointing:
+        recompute_layers(module)
+    if (ancestor := system.ancestor()) is not None:
+        module.load_state_dict(_initial(system, ancestor, start, module))
 
 
 def _initial(system: System, ancestor: System, start: Path | None, module: Pretrain) -> dict[str, Tensor]:
@@ -208,54 +205,54 @@ def _initial(system: System, ancestor: System, start: Path | None, module: Pretr
     return stacked(weights, ancestor.model, system.model, fresh)
 
 
-def _measure_once(fitted: Fitted, module: Pretrain, data: PretrainingData, system: System) -> None:
+def _measure(fitted: Fitted, module: Pretrain, data: PretrainingData, system: System) -> None:
     """Adds what is measured on held-out text at the end only."""
-    bf16 = system.training.precision == "bf16"
+    evaluation, bf16, found = system.evaluation, system.training.precision == "bf16", fitted.metrics
     heldout, targets = data.heldout, system.heldout_objective.targets
-    if system.evaluation.sequences_at_end != system.evaluation.sequences:
-        heldout = data.some_heldout(system.evaluation.sequences_at_end)
+    if evaluation.sequences_at_end != evaluation.sequences:
+        heldout = data.some_heldout(evaluation.sequences_at_end)
     if heldout is not data.heldout or system.training.kept_as != "fp32":  # else the end of the curve says it
-        fitted.metrics |= _named(measures(module, heldout, bf16))
-    fitted.metrics |= _named(data.baselines(targets, heldout))
+        found |= _named(measures(module, heldout, bf16))
+    found |= _named(data.baselines(targets, heldout))
     if targets[0].endswith(OF_WORDS):
-        losses = [float(fitted.metrics[f"heldout.{target}_loss"]) for target in targets]
-        fitted.metrics["heldout.word_perplexity"] = float(np.exp(losses).mean())
-    elif counted := heldout_text.targets(system):
-        fitted.metrics["heldout.plateau"] = _on_plateau(fitted.metrics, counted)
+        losses = [float(found[f"heldout.{target}_loss"]) for target in targets]
+        found["heldout.word_perplexity"] = float(np.exp(losses).mean())
+    elif counted := heldout_text.targets(system):  # whether no held-out loss is better than that of the bigram baseline
+        kinds = [f"heldout.{prefix(target)}" for target in counted]
+        found["heldout.plateau"] = all(found[f"{kind}loss"] > found[f"{kind}bigram_loss"] for kind in kinds)
     fitted.layers = layer_similarity(module, heldout, bf16)
     few = len(heldout.chosen) <= MOST_SEQUENCES
     if few or isinstance(heldout, HeldOutStream):
-        found, seconds = _timed(lambda: losses_by_sequence(module, heldout, bf16), module.device)
-        fitted.sums = _sums(found, system) if few else {}
+        clock = time.process_time if module.device.type == "cpu" else time.monotonic  # other runs there do not count
+        started = clock()
+        by_sequence = losses_by_sequence(module, heldout, bf16)
+        seconds = clock() - started  # sums on the host have waited for the device
+        if few:
+            text = heldout_text.named(heldout_text.described(system, fingerprints_of(system.data.named)))
+            documents = pack(by_sequence.documents)
+            fitted.sums = {"text": text, "documents": documents, "losses": _packed(by_sequence)}
         if isinstance(heldout, HeldOutStream):
             fitted.cost["heldout_tokens_per_second"] = heldout.reading.rows * heldout.width / seconds
-    if system.evaluation.words:
-        losses = {name.removeprefix("heldout."): float(value) for name, value in fitted.metrics.items()}
-        fitted.metrics |= _named(per_byte.of_pieces(data, heldout, targets, losses))
-        fitted.metrics |= _named(per_byte.of_words(module, data, system.evaluation.words, bf16))
-    if count := system.evaluation.neighbours:
+    if evaluation.words:
+        losses = {name.removeprefix("heldout."): float(value) for name, value in found.items()}
+        found |= _named(per_byte.of_pieces(data, heldout, targets, losses))
+        found |= _named(per_byte.of_words(module, data, evaluation.words, bf16))
+    if count := evaluation.neighbours:
         pairs = joint_losses(module, lambda hidden: data.some_heldout(count, system.collate_neighbours(hidden)), bf16)
-        fitted.metrics |= _named(pairs.means())
+        found |= _named(pairs.means())
         if few:
             own = {"documents": pack(pairs.documents)}  # there may be more or fewer than of the other losses
             fitted.sums["losses"] |= {name: part | own for name, part in _packed(pairs).items()}
-    if system.evaluation.pairs:
-        fitted.metrics |= _on_pairs(module, data, system, bf16)
-    if count := system.evaluation.translated_pairs:
+    if evaluation.pairs:
+        found |= _on_pairs(module, data, system, bf16)
+    if count := evaluation.translated_pairs:
         both = data.heldout_translations(count, system.collate_translations())
         own, other = (measures(module, examples, bf16)["loss"] for examples in both)
-        names = ("translated_loss", "mistranslated_loss", "translation_gain")
-        fitted.metrics |= _named(dict(zip(names, (own, other, other - own), strict=True)))
+        found |= _named({"translated_loss": own, "mistranslated_loss": other, "translation_gain": other - own})
 
 
 def _named(measured: Mapping[str, float]) -> dict[str, float]:
     return {f"heldout.{name}": value for name, value in measured.items()}
-
-
-def _on_plateau(metrics: Mapping[str, float | bool], targets: Iterable[str]) -> bool:
-    """Whether no held-out loss is better than that of the bigram baseline."""
-    kinds = [f"heldout.{prefix(target)}" for target in targets]
-    return all(metrics[f"{kind}loss"] > metrics[f"{kind}bigram_loss"] for kind in kinds)
 
 
 def _probe(fitted: Fitted, module: Pretrain, system: System, seed: int, stop: Callable[[], bool]) -> None:
@@ -284,23 +281,6 @@ def _translate(fitted: Fitted, module: Pretrain, data: PretrainingData, system: 
     fitted.execution["translations"] = found.kept["signatures"]
     fitted.sums["translations"] = found.kept | {"counts": counts}
     fitted.cost["translations_seconds"] = time.monotonic() - started
-
-
-def _timed(measure: Callable[[], BySequence], device: torch.device) -> tuple[BySequence, float]:
-    """A measurement and its seconds: of the processor on a CPU, so that other runs next to it do not count."""
-    clock = time.process_time if device.type == "cpu" else time.monotonic
-    started = clock()
-    return measure(), clock() - started  # sums on the host have waited for the device
-
-
-def _sums(found: BySequence, system: System) -> dict[str, Any]:
-    """The held-out losses by sequence, packed."""
-    text = heldout_text.described(system, fingerprints_of(system.data.named))
-    return {
-        "text": heldout_text.named(text),
-        "documents": pack(found.documents),
-        "losses": _packed(found),
-    }
 
 
 def _packed(found: BySequence) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from lightning_modules.data.order.heldout import Reading
 from lightning_modules.evaluation import Evaluation
 from lightning_modules.model import Backbone
 from lightning_modules.objectives import Objectives
-from lightning_modules.training.optim import Schedule
+from lightning_modules.training.optimizers import Schedule
 from lightning_modules.training.settings import Training
 
 

@@ -47,17 +47,17 @@ from lightning_modules.objectives import (
     Objective,
     Objectives,
     SentencePair,
-    neighbours,
 )
-from lightning_modules.objectives.permutation_lm import HeldOutPermutations
+from lightning_modules.objectives.masking import Hidden, TwoNeighbours
+from lightning_modules.objectives.plm import HeldOutPermutations
 from lightning_modules.parents import ALONE, SEED, Parent, Role, knobs, replaced, wrong_seed
-from lightning_modules.training.optim import Optimizer, Schedule
+from lightning_modules.training.optimizers import Optimizer, Schedule
 from lightning_modules.training.settings import Training
 
 if TYPE_CHECKING:
     from lightning_modules.data.loader import PretrainingData
     from lightning_modules.data.order.batches import CollateFn
-    from lightning_modules.training.pretrain import Pretrain
+    from lightning_modules.training.module import Pretrain
 
 
 _STACKS: dict[str, type[StackSettings]] = {"transformer": Transformer, "encoder_decoder": EncoderDecoder}
@@ -117,8 +117,8 @@ class System(Settings):
         self.model.check_warm_start(self.training.warm_start)
         if self.training.is_continued:
             self._check_start()
-        if self.objectives.taught is not None:
-            self._check_teacher(self.objectives.taught)
+        if self.objectives.distilled is not None:
+            self._check_teacher(self.objectives.distilled)
         return self
 
     def _check_buckets(self) -> None:
@@ -305,7 +305,7 @@ class System(Settings):
         told: dict[Role, str] = {}
         if self.training.is_continued:
             told["start"] = "training.start"
-        if self.objectives.taught is not None:
+        if self.objectives.distilled is not None:
             told["teacher"] = teachers.KNOB
         return told
 
@@ -418,7 +418,7 @@ class System(Settings):
 
     def data_seed(self, seed: int) -> int:
         """The seed of order and noise: a training does not see again what its parents saw, in that order."""
-        return continued(seed, len(self.trunks) or bool(self.objectives.taught))
+        return continued(seed, len(self.trunks) or bool(self.objectives.distilled))
 
     def rows_of_words(self) -> list[str]:
         """The names of the weights that have a row, or a number, for each piece of the vocabulary."""
@@ -429,7 +429,7 @@ class System(Settings):
 
     def build(self, seed: int) -> "Pretrain":
         """The Lightning module, its weights drawn from ``seed`` without changing the caller's generator."""
-        from lightning_modules.training.pretrain import (
+        from lightning_modules.training.module import (
             Pretrain,  # imports Lightning (seconds), which planning does without
         )
 
@@ -494,8 +494,8 @@ class System(Settings):
 
     @property
     def heldout_objective(self) -> Objective:
-        """The objective that corrupts held-out text, as the system's own corrupting objective says."""
-        objective = self.objectives.corrupter.held_out(self.evaluation.objective)
+        """The objective that masks held-out text, as the system's own main objective says."""
+        objective = self.objectives.main.held_out(self.evaluation.objective)
         assert objective is not None, "Objectives refuses those that are not measured"
         return objective
 
@@ -520,15 +520,15 @@ class System(Settings):
         """The direction in which held-out text is visible."""
         return self.model.direction if self.evaluation.direction == "both" else self.evaluation.direction
 
-    def collate_neighbours(self, hidden: neighbours.Hidden) -> "CollateFn":
+    def collate_neighbours(self, hidden: Hidden) -> "CollateFn":
         """The corruption of held-out text that hides two neighbours of each row, or one of them."""
-        objective = self.objectives.corrupter.held_out(neighbours.asked(hidden))
+        objective = self.objectives.main.held_out(MaskedLM(masking=TwoNeighbours(hidden=hidden)))
         assert objective is not None
         return self._collating(objective, direction=self.looks)
 
     def collate_translations(self) -> "CollateFn":
         """The corruption of the first sentence of held-out pairs: of the same words, whatever follows them."""
-        objective = self.objectives.corrupter.held_out(languages.asked(self.evaluation))
+        objective = self.objectives.main.held_out(languages.asked(self.evaluation))
         assert objective is not None
         return self._collating(objective, direction=self.looks, first_alone=True)
 
@@ -602,9 +602,9 @@ class System(Settings):
 
         Two sentences in a row have one more special token, which a language model does not predict.
         """
-        corrupter = self.objectives.corrupter
+        main = self.objectives.main
         predicted = sum(
-            corrupter.expected_predictions(length, self.format.unpredicted(length)) * rows
+            main.expected_predictions(length, self.format.unpredicted(length)) * rows
             for length, rows in self.shown().items()
         )
         return predicted / self.tokens()
@@ -624,15 +624,15 @@ class System(Settings):
             shown: Positions -> rows of so many positions; by default those of the whole training.
         """
         size = self.model.size(self.data.tokenizer.vocab_size)
-        total, distillation = 0.0, self.objectives.taught
+        total, distillation = 0.0, self.objectives.distilled
         teacher = self._described(teachers.KNOB).model if distillation else None
         for positions, rows in (self.shown() if shown is None else shown).items():
-            queries = self.objectives.corrupter.expected_queries(positions)
+            queries = self.objectives.main.expected_queries(positions)
             forward = self.model.flops_per_sequence(positions, queries)
             forward += self.objectives.flops_per_sequence(positions, size, self.format.unpredicted(positions))
             total += 3.0 * forward * rows
             if distillation and teacher:
-                hidden = self.objectives.corrupter.expected_hidden(positions)
+                hidden = self.objectives.main.expected_hidden(positions)
                 total += rows * teachers.flops(distillation, teacher, size.vocab_size, hidden, positions)
         return total
 
@@ -692,7 +692,7 @@ def _collate(
     example = Example.of(tokens)
     example.visible = example.visible.toward(direction)
     for objective in objectives:
-        example = objective.corrupt(example, draws, vocabulary)
+        example = objective.mask_inputs(example, draws, vocabulary)
     return example.read_at_targets() if targets_only else example
 
 

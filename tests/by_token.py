@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from lightning_modules.measures.final_metrics import each
-from lightning_modules.objectives.language_model import NEXT
+from lightning_modules.objectives.lm import NEXT
 from lightning_modules.objectives.objective import own_heads
 
 

@@ -121,6 +121,6 @@ def asked(tokens: Tokens, **knobs: object) -> Example:
     """The example of a decoder that predicts its target."""
     lm = LanguageModel(**({"transform": "none", "bias": False} | knobs))
     rows = len(tokens.ids)
-    example = lm.corrupt(Example.of(tokens), make_draws(rows), make_vocabulary(WORDS))
+    example = lm.mask_inputs(Example.of(tokens), make_draws(rows), make_vocabulary(WORDS))
     example.counts = lm.counts(example)
     return example

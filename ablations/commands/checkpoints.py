@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ablations.schema.run import Run
     from lightning_modules.finetuning.run import FinetuningRun
     from lightning_modules.tasks import FineTuning
-    from lightning_modules.training.recorder import Fitted
+    from lightning_modules.training.callbacks import Fitted
 
 _START, _FITTED = "start.safetensors", "fitted.json"  # of the checkpoint, and of each fine-tuning, in the work folder
 
@@ -351,7 +351,7 @@ def _finetuned(finetuning_run: "FinetuningRun", work: Path, name: str, shown: bo
     from lightning_modules import speed
     from lightning_modules.config import ConfigError
     from lightning_modules.finetuning.run import finetune
-    from lightning_modules.training.recorder import Diverged, Interrupted
+    from lightning_modules.training.callbacks import Diverged, Interrupted
 
     speed.settle()
     with ending(), _bar(name, shown) as tell, patient() as interrupt, quiet():

@@ -37,7 +37,7 @@ with warnings.catch_warnings():  # tqdm, which Lightning imports, misses widgets
     from lightning_modules.analysis.probes import fill_mask, pretrained, probe_layers
     from lightning_modules.analysis.words_as_vectors import WordVectors, nearest_alike, nearest_occurrences, word_states
     from lightning_modules.data.order.heldout import HeldOut
-    from lightning_modules.training.pretrain import Pretrain
+    from lightning_modules.training.module import Pretrain
 
 if TYPE_CHECKING:
     from ablations.study import Study

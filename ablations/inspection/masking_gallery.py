@@ -22,7 +22,7 @@ from lightning_modules.data.text.annotators import RULE, annotator
 from lightning_modules.data.text.encode import Encoder, as_example
 from lightning_modules.draws import Draws
 from lightning_modules.objectives import Masking
-from lightning_modules.objectives.choosing import Bionic, NGrams, Spans, Tagged, Text, WholeWords
+from lightning_modules.objectives.masking import Bionic, NGrams, Spans, Tagged, Text, WholeWords
 
 SCHEMES: dict[str, Masking] = {
     "BERT, single pieces": Masking(),
@@ -125,7 +125,7 @@ class Gallery:
         """The pieces of the sentence as they are shown under a scheme."""
         vocabulary, draws = self._store.vocabulary, self._draws(1)
         groups = masking.choose(self._tokens, draws, vocabulary)
-        seen = masking.hide(self._tokens, groups, vocabulary, draws).ids[0].tolist()
+        seen = masking.mask_inputs(self._tokens, groups, draws, vocabulary).ids[0].tolist()
         begins = Text(self._tokens, vocabulary).begins[0]
         rows = zip(self._tokens.ids[0].tolist(), seen, groups[0].tolist(), begins.tolist(), strict=True)
         placed, left, line = list[_Piece](), 0.0, 0
@@ -167,7 +167,7 @@ class Gallery:
         vocabulary, draws = self._store.vocabulary, self._draws(len(tokens.ids))
         groups = masking.choose(tokens, draws, vocabulary)
         hidden, text = groups >= 0, Text(tokens, vocabulary)
-        seen = masking.hide(tokens, groups, vocabulary, draws).ids.numpy()[hidden]
+        seen = masking.mask_inputs(tokens, groups, draws, vocabulary).ids.numpy()[hidden]
         old = tokens.ids.numpy()[hidden]
         of = np.unique(np.nonzero(hidden)[0] * hidden.shape[1] + groups[hidden], return_inverse=True)[1]
         words = np.unique(np.stack([of, text.words.number[hidden]]), axis=1)[0]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ablations.schema.record import Record
     from lightning_modules.tasks.shapes.shape import Head, Inputs, Shape
-    from lightning_modules.training.pretrain import Pretrain
+    from lightning_modules.training.module import Pretrain
 
 
 @dataclass(frozen=True)

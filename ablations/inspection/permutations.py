@@ -23,10 +23,10 @@ from lightning_modules.config import ConfigError
 from lightning_modules.data.corpora.made import PREFIX, Language
 from lightning_modules.data.order.heldout import HeldOut
 from lightning_modules.objectives import own_heads
-from lightning_modules.objectives.permutation_lm import asked, visible
+from lightning_modules.objectives.plm import visible, with_targets
 from lightning_modules.pretraining import fit
 from lightning_modules.system import System
-from lightning_modules.training.pretrain import Pretrain
+from lightning_modules.training.module import Pretrain
 from lightning_modules.training.weights import WEIGHTS, load_into
 
 _CONTEXT, _EARLIER, _ITSELF = OKABE_ITO[5], OKABE_ITO[0], OKABE_ITO[4]
@@ -192,7 +192,7 @@ class TrainedPair:
             order[:, at], order[:, at + 1] = 0, 1
             chosen = np.zeros(tuple(order.shape), dtype=bool)
             chosen[:, [at, at + 1]] = True
-            said = self._said(module, "plm", asked(rows, chosen, order))
+            said = self._said(module, "plm", with_targets(rows, chosen, order))
             table = said[0, firsts][:, None] * said[1::2][:, seconds]
         words = self.language.vocabulary
         return pd.DataFrame(table.numpy(), index=list(words["left"]), columns=list(words["right"]))

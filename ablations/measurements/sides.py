@@ -25,8 +25,8 @@ def one_text(cells: Sequence[Cell], metric: str) -> bool:
     Losses of training are of other tokens where another share of them, or others, are predicted, such as another K.
     """
     if metric.startswith("train."):
-        corrupters = [cell.system.objectives.corrupter for cell in cells]
-        return len({identity([type(one).__qualname__, one.essence()]) for one in corrupters}) == 1
+        objectives = [cell.system.objectives.main for cell in cells]
+        return len({identity([type(one).__qualname__, one.essence()]) for one in objectives}) == 1
     asked = ZERO_SHOT.get(metric.partition(".")[0])
     if asked and asked.of_run:  # the same stretches for every tokenizer
         return len({identity(asked.text(cell.system, _asked_by(cell, asked.name))) for cell in cells}) == 1

@@ -147,7 +147,7 @@ def _costs(cell: Cell, finished: list[Record]) -> dict[str, float]:
 
 def removed_parameters(cell: Cell) -> int:
     """Parameters that the fine-tunings of a cell remove from its encoder, zeros included."""
-    from lightning_modules.finetuning.removed import removed  # which imports Lightning
+    from lightning_modules.finetuning.weight_pruning import removed  # which imports Lightning
 
     return max((removed(run.system, run.finetuning) for run in cell.finetunings[:1] if run.finetuning), default=0)
 

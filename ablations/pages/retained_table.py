@@ -44,7 +44,7 @@ class Retained:
 def is_smaller(cell: Cell) -> bool:
     """Whether a cell is a student, or has a model that loses heads, weights or bits after it was trained."""
     tunings = [run.finetuning for run in cell.finetunings if run.finetuning]
-    is_student = cell.system.objectives.taught is not None or bool(cell.system.training.start_layers)
+    is_student = cell.system.objectives.distilled is not None or bool(cell.system.training.start_layers)
     return is_student or any(not one.trains or one.masking for one in tunings)
 
 

@@ -106,7 +106,8 @@ def _trained_on(base: System) -> dict[str, Any]:
     """Objective and format of a base that is no masked language model, so that no scale's pins replace them."""
     if base.objectives.mlm is not None:
         mlm = base.objectives.mlm
-        return _of_languages(base) | ({"objectives.mlm.weight": mlm.weight} if base.objectives.taught and mlm else {})
+        student = base.objectives.distilled is not None
+        return _of_languages(base) | ({"objectives.mlm.weight": mlm.weight} if student and mlm else {})
     parts = {f"objectives.{name}": getattr(base.objectives, name) for name in type(base.objectives).model_fields}
     own = {path: part.model_dump(mode="json", exclude_defaults=True) for path, part in parts.items() if part}
     pins = {path: pin for name in scales.available() for path, pin in scales.read(name).pins.items()}
@@ -140,7 +141,7 @@ def _scales(base: System, axes: Mapping[str, list[Any]], knobs: Mapping[str, Any
     All cells have one teacher, with the first value of each axis that it has as well. Where axes or knobs are of
     models, students start from random weights, for those of the teacher might not fit.
     """
-    if base.objectives.taught is None:
+    if base.objectives.distilled is None:
         return _SCALES
     entries, given = yaml.safe_load(_STUDENTS.read_text(encoding="utf-8")), {**axes, **knobs}
     fits = not any(path.startswith("model.") for path in given)

@@ -28,7 +28,7 @@ def outcome_of(error: Exception) -> tuple[Outcome, str]:
 
     The detail of a failure has the type and the message in its first line, then the places, the innermost first.
     """
-    from lightning_modules.training.recorder import Diverged
+    from lightning_modules.training.callbacks import Diverged
 
     if isinstance(error, RankError):
         return error.outcome, str(error)

@@ -45,7 +45,7 @@ from lightning_modules.probing.table import left_out
 from lightning_modules.training.execution import ALONE, Execution
 
 if TYPE_CHECKING:
-    from lightning_modules.training.recorder import Fitted
+    from lightning_modules.training.callbacks import Fitted
 
 PROGRESS = "progress.json"
 _PROGRESS_EVERY = 1.0  # seconds
@@ -173,7 +173,7 @@ def bury(run: Run, records: Records, outcome: Outcome, detail: str) -> None:
 
 def _recorded(run: Run, records: Records, watch: Watch, attempts: int, started: str) -> int:
     """Makes a run and its record."""
-    from lightning_modules.training.recorder import CHECKPOINT, Interrupted
+    from lightning_modules.training.callbacks import CHECKPOINT, Interrupted
 
     folder = watch.folder
     result: dict[str, Any]
@@ -232,7 +232,7 @@ def weights_of(run: Run, records: Records, watch: Watch) -> Path:
     Raises:
         NotReproducedError: If the second training does not end at the loss in the record.
     """
-    from lightning_modules.training.recorder import CHECKPOINT
+    from lightning_modules.training.callbacks import CHECKPOINT
 
     folder = records.work_folder(run.id)
     with records.lock(run.id):  # waits for another process that trains the same run

@@ -27,7 +27,7 @@ from lightning_modules.zero_shot.table import zero_shot_named
 
 if TYPE_CHECKING:
     from lightning_modules.data.text.encode import Encoder
-    from lightning_modules.training.recorder import Fitted
+    from lightning_modules.training.callbacks import Fitted
 
 KindName = Literal["pretrain", "finetune", "measure", "checkpoint"]
 Work = tuple[int, int, float]  # optimiser steps, positions, FLOPs
@@ -175,7 +175,7 @@ def own_encoder_of(system: System) -> "Encoder | None":
 def _read(run: Made, watch: Watch) -> "Fitted":
     """Keeps the weights of a released checkpoint as `fit` keeps those of a training."""
     from lightning_modules import interop
-    from lightning_modules.training.recorder import Fitted
+    from lightning_modules.training.callbacks import Fitted
     from lightning_modules.training.weights import keep_weights
 
     started = time.monotonic()

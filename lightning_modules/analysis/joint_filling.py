@@ -16,7 +16,7 @@ from lightning_modules.batch import Example, Target, Tokens
 from lightning_modules.config import ConfigError
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.objectives.objective import own_heads
-from lightning_modules.training.pretrain import Pretrain
+from lightning_modules.training.module import Pretrain
 
 _BATCH = 64  # rows of a forward pass
 _MOST = 2048  # words that are tried in one place

@@ -15,7 +15,7 @@ from lightning_modules.objectives.objective import own_heads
 from lightning_modules.system import System
 from lightning_modules.tasks.loader import InOrder, TaskData
 from lightning_modules.tasks.shapes.shape import Inputs
-from lightning_modules.training.pretrain import Pretrain
+from lightning_modules.training.module import Pretrain
 from lightning_modules.training.weights import load_into
 
 _BATCH = 64  # items per forward pass of the encoder

@@ -16,7 +16,7 @@ from lightning_modules.data.text.characters import spelt
 from lightning_modules.data.text.encode import Encoder, as_example
 from lightning_modules.data.text.tokenizer import SPECIALS, Vocabulary
 from lightning_modules.model.embeddings import ClusteredTable, WordsByCharacters
-from lightning_modules.training.pretrain import Pretrain
+from lightning_modules.training.module import Pretrain
 
 
 class Neighbour(NamedTuple):

@@ -5,19 +5,17 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
 from lightning_modules.batch import Encoded, Example
 from lightning_modules.finetuning.features import FrozenFeatures
 from lightning_modules.model.layers import Frozen
-from lightning_modules.objectives import Objectives
+from lightning_modules.objectives import LossTerms, Objectives
 from lightning_modules.tasks import FineTuning
 from lightning_modules.tasks.shapes.shape import Head, Scored
-from lightning_modules.training.layer_groups import layer_groups, trained
-from lightning_modules.training.optim import check_clipping, clip, scheduled
-from lightning_modules.training.terms import Logged, RunningLosses, Terms, share
+from lightning_modules.training.module import TrainingModule
+from lightning_modules.training.optimizers import layer_groups, scheduled, trained
 
 TASK = "loss"  # the name of the task's loss among the terms
 TEACHER = "teacher"  # that of the divergence from the teacher's answers
@@ -39,7 +37,7 @@ class TaskTeacher(Frozen):
         return self.head(self.backbone(example), example)
 
 
-class Finetune(pl.LightningModule):
+class Finetune(TrainingModule):
     """A backbone and a head trained on labelled examples; trains under any ``Trainer``.
 
     Args:
@@ -63,11 +61,10 @@ class Finetune(pl.LightningModule):
         objectives: tuple[Objectives, nn.ModuleDict] | None = None,
         each_epoch: int = 1,
     ) -> None:
-        super().__init__()
+        super().__init__(settings.clip_norm, "finetuning.clip_norm")
         self.backbone, self.head, self.score = backbone, head, score
         self.settings, self.steps, self.each_epoch = settings, steps, each_epoch
         self.objectives, self.heads = objectives or (None, nn.ModuleDict())
-        self.running, self.logged = RunningLosses(), Logged()
         self.scored: Scored | None = None  # of the last evaluation
         self._teachers: list[TaskTeacher] = []  # in a list, so that weights, checkpoints and optimiser do not have it
         self._outputs: list[np.ndarray] = []  # outputs of the current evaluation, item by item
@@ -77,11 +74,11 @@ class Finetune(pl.LightningModule):
         """The outputs for a batch."""
         return self.head(self.backbone(example), example)
 
-    def teach(self, teacher: "Finetune | TaskTeacher") -> None:
+    def distil_from(self, teacher: "Finetune | TaskTeacher") -> None:
         """Gives the training its teacher, which is no part of the module."""
         self._teachers = [TaskTeacher(teacher.backbone, teacher.head)]
 
-    def terms(self, encoded: Encoded, example: Example) -> Terms:
+    def terms(self, encoded: Encoded, example: Example) -> LossTerms:
         """The task's loss, that of the teacher's answers, those of objectives, and the penalty on weights of layers."""
         outputs, taught = self.head(encoded, example), self.settings.taught
         total = self.head.loss(outputs, example)
@@ -115,19 +112,12 @@ class Finetune(pl.LightningModule):
             self.requires_grad_(True)
 
     def training_step(self, example: Example, index: int) -> Tensor:
-        """The micro-batch's share of the loss; an example without counts is a step of its own."""
-        terms = self.terms(self.backbone(example), example)
-        self.running.add(terms)
-        self.logged.keep(terms)
-        return share(terms, example.counts, self)
-
-    def on_before_optimizer_step(self, optimizer: Any) -> None:
-        """Logs ``train.loss``, that of each objective and ``lr``, every ``log_every_n_steps`` of the Trainer."""
-        self.logged.write(self, optimizer)
+        """The loss of a batch, which is a step of its own."""
+        return self.reduced(self.terms(self.backbone(example), example), example.counts)
 
     def training_loss(self) -> dict[str, float]:
-        """Mean loss of each term since the last call. It synchronises with the device."""
-        sums = {name: both.tolist() for name, both in self.running.read().items()}
+        """Mean loss of each term since the last call, divided in double precision."""
+        sums = {name: both.tolist() for name, both in self.read_sums().items()}
         return {name: total / max(1.0, count) for name, (total, count) in sums.items()}
 
     def on_validation_epoch_start(self) -> None:
@@ -151,12 +141,12 @@ class Finetune(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Saves the loss that was not read yet and the last scores, so that a resumed training is exact."""
-        checkpoint["running"] = self.running.state()
+        super().on_save_checkpoint(checkpoint)
         checkpoint["scored"] = self.scored and self.scored.to_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restores what `on_save_checkpoint` saved."""
-        self.running.restore(checkpoint["running"])
+        super().on_load_checkpoint(checkpoint)
         self.scored = Scored(**checkpoint["scored"]) if checkpoint["scored"] else None
 
     def configure_optimizers(self) -> dict[str, Any]:
@@ -166,11 +156,3 @@ class Finetune(pl.LightningModule):
         if masking is not None:
             optimizer = optimizer.but(peak_lr=optimizer.peak_lr * masking.rate)
         return scheduled(self, optimizer, self.settings.schedule, self.steps, below)
-
-    def configure_gradient_clipping(
-        self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
-    ) -> None:
-        """Clips by the recipe's own norm, which is part of the recipe; another one of the Trainer is refused."""
-        norm = self.settings.clip_norm
-        check_clipping(gradient_clip_val, gradient_clip_algorithm, norm, "finetuning.clip_norm")
-        clip(self, norm)

@@ -20,6 +20,7 @@ from lightning_modules.finetuning.features import FeatureData, FrozenFeatures
 from lightning_modules.finetuning.finetune import TASK, Finetune, TaskTeacher
 from lightning_modules.finetuning.head_pruning import Heads, attentions, fit_heads, importances, removals
 from lightning_modules.finetuning.quantization import Quantized
+from lightning_modules.finetuning.weight_pruning import Masks, at_random, by_magnitude, hold, matrices, sparsity
 from lightning_modules.finetuning.windows import InWindows
 from lightning_modules.model import BackboneModule, Transformer
 from lightning_modules.model.embeddings import ExtendedTable
@@ -39,20 +40,10 @@ from lightning_modules.tasks.settings import HeadPruning
 from lightning_modules.tasks.shapes.shape import Head, Scored
 from lightning_modules.tasks.shapes.texts import TextHead, TextInputs
 from lightning_modules.tasks.task import Split
+from lightning_modules.training.callbacks import CHECKPOINT, Fitted, Interrupted, Progress, Recorder
 from lightning_modules.training.checkpoint import resumable
 from lightning_modules.training.execution import ALONE, Execution, compiled
-from lightning_modules.training.loggers import logger
-from lightning_modules.training.masks import Masks, at_random, by_magnitude, hold, matrices, sparsity
-from lightning_modules.training.recorder import (
-    CHECKPOINT,
-    Course,
-    Fitted,
-    Interrupted,
-    Progress,
-    Recorder,
-    executed,
-    trainer,
-)
+from lightning_modules.training.trainer import executed, logger, trainer
 from lightning_modules.training.weights import keep_weights, load_weights
 
 PREDICTIONS = "predictions.json"
@@ -174,7 +165,7 @@ class FinetuningRun:
         parts = settings, len(batches), self.objectives(), batches.each_epoch
         module = Finetune(backbone, head, self.data.score, *parts)
         if teacher is not None:
-            module.teach(TaskTeacher(*teacher))
+            module.distil_from(TaskTeacher(*teacher))
         return module
 
     @property
@@ -444,11 +435,11 @@ def finetune(
     run_id = run_id or run.identity()
     tokens = [0, *batches.shapes[:, 2].cumsum().tolist()]
     every = max(batches.each_epoch, -(-len(batches) // _POINTS))
-    course = Course(len(batches), every, tokens.__getitem__, "dev.", run.settings.precision)
-    recorder = Recorder(course, checkpoint, on_progress, stop, execution.checkpoint_seconds)
+    plan = {"steps": len(batches), "every": every, "tokens": tokens.__getitem__}
+    recorder = Recorder(checkpoint, on_progress, stop, execution.checkpoint_seconds, **plan)
     torch.manual_seed(run.seed)  # dropout
     curve = logger(execution, run_id, {"seed": run.seed, "task": run.task, **flat(run.settings)})
-    lightning = trainer(recorder, folder, run_id=run_id, logger=curve)
+    lightning = trainer(recorder, folder, run.settings.precision, run_id=run_id, logger=curve)
     with denormals_as_zero():
         lightning.fit(module, run.data, ckpt_path=resumable(checkpoint, module, run_id=run_id))
     if not recorder.curve["step"] or recorder.curve["step"][-1] < len(batches):
@@ -485,8 +476,8 @@ def _without_heads(
     each, so those of a grid cost one curve. FLOPs are those of this removal alone.
     """
     module, data, batches = run.build(), run.data, run.data.train_dataloader()
-    recorder = Recorder(Course(1, 1, int, "dev.", run.settings.precision), folder / CHECKPOINT, on_progress, stop, 0.0)
-    lightning, curve = trainer(recorder, folder), dict[str, list[float]]()
+    recorder = Recorder(folder / CHECKPOINT, on_progress, stop)
+    lightning, curve = trainer(recorder, folder, run.settings.precision), dict[str, list[float]]()
     heads, backbone, head = Heads.of(module.backbone), module.backbone, module.head
     epoch = batches.shapes[: batches.each_epoch]
     total, each_pass, passes = heads.count, float(epoch[:, 2].sum()), 0
@@ -551,7 +542,7 @@ def _quantized(
 ) -> Fitted:
     """Scores the given weights in int8, which computes in fp32 what it does not round."""
     module, data = run.build(), run.data
-    recorder = Recorder(Course(1, 1, int, "dev.", "fp32"), folder / CHECKPOINT, on_progress, stop, 0.0)
+    recorder = Recorder(folder / CHECKPOINT, on_progress, stop)
     keep_weights(module, folder)
     parameters = sum(p.numel() for p in module.parameters())
     module.backbone = Quantized(module.backbone)

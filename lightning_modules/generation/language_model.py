@@ -11,12 +11,12 @@ from lightning_modules.batch import SOURCE, Direction, Encoded, Example, Target,
 from lightning_modules.config import ConfigError
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.model.settings import BackboneModule
-from lightning_modules.objectives.language_model import NEXT, LanguageModel
+from lightning_modules.objectives.lm import NEXT, LanguageModel
 from lightning_modules.objectives.objective import own_heads
 from lightning_modules.system import System
 
 if TYPE_CHECKING:
-    from lightning_modules.training.pretrain import Pretrain
+    from lightning_modules.training.module import Pretrain
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -22,12 +22,12 @@ from lightning_modules.batch import BEGIN, SOURCE, Example, Target, Tokens, Visi
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.data.text.tokenizer import Vocabulary
 from lightning_modules.model import BackboneModule
-from lightning_modules.objectives.language_model import NEXT, LanguageModel
+from lightning_modules.objectives.lm import NEXT, LanguageModel
 from lightning_modules.objectives.objective import own_heads
 from lightning_modules.system import System
 
 if TYPE_CHECKING:
-    from lightning_modules.training.pretrain import Pretrain
+    from lightning_modules.training.module import Pretrain
 
 _AT_ONCE = 256  # rows, prefixes of all sources together
 

@@ -34,7 +34,7 @@ from lightning_modules.model import Transformer
 from lightning_modules.system import System
 
 if TYPE_CHECKING:
-    from lightning_modules.training.pretrain import Pretrain
+    from lightning_modules.training.module import Pretrain
 
 TRAITS = ("pair", "unanswerable")
 _MOST_NAMED = 12  # bad tensors that an error lists

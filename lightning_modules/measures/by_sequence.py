@@ -11,7 +11,7 @@ from lightning_modules.batch import Encoded, Example
 from lightning_modules.data.order.heldout import HeldOut
 from lightning_modules.measures.final_metrics import each
 from lightning_modules.objectives.objective import own_heads
-from lightning_modules.training.pretrain import Pretrain
+from lightning_modules.training.module import Pretrain
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from lightning_modules.batch import Encoded, Example
 from lightning_modules.data.baselines.two_way import Answers
 from lightning_modules.objectives import own_heads
-from lightning_modules.training.pretrain import Pretrain
+from lightning_modules.training.module import Pretrain
 
 _FEW = 8  # held-out batches; enough for means over thousands of tokens
 
@@ -96,8 +96,8 @@ class Means:
 def each(module: Pretrain, examples: Iterable[Example], bf16: bool, use: Callable[[Encoded, Example], None]) -> None:
     """Encodes examples as in validation, rows that go on from each other with a carry, and passes each to ``use``."""
     module.eval()
-    carries = module.heldout_carries()
+    state = module.heldout_state()
     for example in examples:
         moved = example.to(module.device)
         with torch.autocast(module.device.type, dtype=torch.bfloat16, enabled=bf16):
-            use(carries.read(module.backbone, moved), moved)
+            use(state.encode(module.backbone, moved), moved)

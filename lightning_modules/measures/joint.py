@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from lightning_modules.data.order.heldout import HeldOut
 from lightning_modules.measures.by_sequence import BySequence, losses_by_sequence
-from lightning_modules.objectives.neighbours import Hidden
-from lightning_modules.training.pretrain import Pretrain
+from lightning_modules.objectives.masking import Hidden
+from lightning_modules.training.module import Pretrain
 
 
 def joint_losses(module: Pretrain, asked: Callable[[Hidden], HeldOut], bf16: bool) -> BySequence:

@@ -15,7 +15,7 @@ from lightning_modules.data.order.heldout import HeldOut
 from lightning_modules.data.whole_words import HiddenWords
 from lightning_modules.measures.final_metrics import Means, each
 from lightning_modules.objectives import own_heads
-from lightning_modules.training.pretrain import Pretrain
+from lightning_modules.training.module import Pretrain
 
 
 def of_pieces(

@@ -18,7 +18,7 @@ from lightning_modules.data.text.encode import Encoder
 from lightning_modules.generation.translate import Beam, Translator
 from lightning_modules.measures import bleu
 from lightning_modules.system import System
-from lightning_modules.training.pretrain import Pretrain
+from lightning_modules.training.module import Pretrain
 
 _SCORES = {"bleu": bleu.bleu, "chrf": bleu.chrf}
 _SHOWN = 5

@@ -530,7 +530,9 @@ class RecurrentEncoder(BackboneModule):
         x = self.input_dropout(self.embeddings.placed(x, {}, None))
         return x, begins.gather(1, order), (begins.long().cumsum(1) - 1).clamp(min=0)
 
-    def begin(self, rows: int, device: torch.device | str | None = None) -> StackStates | None:
+    def begin(
+        self, rows: int, device: torch.device | str | None = None, memory_length: int | None = None
+    ) -> StackStates | None:
         """States of zero; None unless it reads from left to right."""
         return self.zeros(rows, device) if self.carries else None
 

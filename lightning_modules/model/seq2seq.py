@@ -321,7 +321,7 @@ class LSTMEncoderDecoder(RecurrentEncoder):
         score = settings.attention
         self.attention = None if score == "none" else SourceAttention(settings.hidden_size, score)
 
-    def begin(self, rows: int, device: torch.device | str | None = None) -> None:
+    def begin(self, rows: int, device: torch.device | str | None = None, memory_length: int | None = None) -> None:
         """See `BackboneModule.begin`: pairs do not go on from batch to batch."""
 
     def forward(self, example: Example, carry: Any = None) -> Encoded:

@@ -65,7 +65,7 @@ class BackboneModule(nn.Module, ABC):
         embeddings: Its embeddings; the table of words is ``embeddings.word``.
         carries: Whether a text can go on where a batch ended: nothing that was read changes with what follows.
         numbered: Whether it reads the numbers of positions, if a batch has any (`Tokens.positions`).
-        memory_length: Positions that a carry of `begin` remembers, if it counts them; an evaluation may change it.
+        memory_length: Positions that a carry of `begin` remembers in training, if it counts them.
     """
 
     supports: frozenset[str]
@@ -82,7 +82,7 @@ class BackboneModule(nn.Module, ABC):
             Unsupported: For a batch that holds more than it supports, and for a carry that it does not have.
         """
 
-    def begin(self, rows: int, device: torch.device | str | None = None) -> Any:
+    def begin(self, rows: int, device: torch.device | str | None = None, memory_length: int | None = None) -> Any:
         """The carry of rows that begin, for texts that go on from batch to batch; None if nothing is carried.
 
         Its tensors have the row as their first axis, and zeros mean that nothing was read. How long it is and where
@@ -90,6 +90,7 @@ class BackboneModule(nn.Module, ABC):
 
         Args:
             device: Of the carry; by default that of the word embeddings.
+            memory_length: Positions that it remembers, if the model counts them; by default as many as in training.
         """
         return None
 

@@ -219,11 +219,14 @@ class TransformerEncoder(BackboneModule):
                 if isinstance(module, nn.LayerNorm):
                     nn.init.normal_(module.weight, 1.0, settings.norm_init_std)
 
-    def begin(self, rows: int, device: torch.device | str | None = None) -> Memory | None:
+    def begin(
+        self, rows: int, device: torch.device | str | None = None, memory_length: int | None = None
+    ) -> Memory | None:
         """See `BackboneModule.begin`: an empty memory of ``memory_length`` positions."""
-        if not self.memory_length:
+        length = self.memory_length if memory_length is None else memory_length
+        if not length:
             return None
-        shape, like = (rows, self.memory_length), self.table
+        shape, like = (rows, length), self.table
         layers = tuple(like.new_zeros(*shape, self.width, device=device) for _ in self.owners)
         return Memory(layers, torch.zeros(shape, dtype=torch.bool, device=layers[0].device))
 

@@ -1,7 +1,7 @@
 """Distillation of a masked language model (Sanh et al. 2019, DistilBERT, section 2, and the released code)."""
 
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -13,8 +13,8 @@ from lightning_modules.config import canonical, knob
 from lightning_modules.draws import Draws
 from lightning_modules.model.layers import Frozen
 from lightning_modules.model.losses import summed_divergence
-from lightning_modules.objectives.objective import Objective, own_heads
-from lightning_modules.objectives.vocabulary_head import VocabularyHead, vocabulary_head
+from lightning_modules.objectives.heads import VocabularyHead, vocabulary_head
+from lightning_modules.objectives.objective import MLM, Objective, own_heads
 
 TAUGHT = "taught"  # the target: real positions
 KL, COSINE = "kl", "cosine"  # the terms
@@ -36,10 +36,10 @@ class Distillation(Objective):
     is that of its head for masked words, and so is the teacher's.
     """
 
-    corrupts: ClassVar[bool] = False
+    masks_inputs: ClassVar[bool] = False
     targets: ClassVar[tuple[str, ...]] = (TAUGHT,)
     reads_targets_only: ClassVar[bool] = True
-    borrows: ClassVar[tuple[str, ...]] = ("mlm",)
+    borrows: ClassVar[tuple[str, ...]] = (MLM,)
 
     teacher: dict[str, Any] = knob(
         {},
@@ -69,6 +69,12 @@ class Distillation(Objective):
         """Whether some term has a factor."""
         return bool(self.distribution or self.cosine)
 
+    @property
+    def _positions(self) -> dict[str, str]:
+        """The terms that have a factor, each with the target whose positions it compares."""
+        found = {KL: TAUGHT if self.positions == "all" else MLM} if self.distribution else {}
+        return found | ({COSINE: TAUGHT} if self.cosine else {})
+
     def heads(self, size: Size) -> nn.ModuleDict:
         """The projection, if there is one."""
         if self.projection is None or not self.cosine:
@@ -78,45 +84,33 @@ class Distillation(Objective):
         nn.init.zeros_(projection.bias)
         return nn.ModuleDict({"projection": projection})
 
-    def corrupt(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
-        """Adds real positions as the target ``taught``, if some term reads them; runs on the CPU."""
-        if not self.cosine and (self.positions == "hidden" or not self.distribution):
+    def mask_inputs(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
+        """Adds real positions as the target ``taught``, if some term compares them; the input is unchanged."""
+        if TAUGHT not in self._positions.values():
             return example
         tokens = example.inputs
         where = tokens.real.flatten().nonzero()[:, 0]
-        target = Target(where=where, ids=tokens.ids.flatten()[where])
-        return replace(example, targets=example.targets | {TAUGHT: target})
+        return replace(example, targets=example.targets | {TAUGHT: Target(where, tokens.ids.flatten()[where])})
 
     def counts(self, example: Example) -> dict[str, float]:
         """The positions of each term that has a factor."""
-        return {term: example.targets[target].count() for term, target in self._asked.items()}
+        return {term: example.targets[target].count() for term, target in self._positions.items()}
 
     def loss(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, Tensor]:
-        """Each term that has a factor, times it, summed over positions.
-
-        Args:
-            heads: Those of this objective and of masked words.
-            encoded: The student's states, with the teacher's.
-            example: The batch that both have read.
-        """
-        assert encoded.taught is not None, "the module adds what the teacher says"
-        taught, terms = encoded.taught, dict[str, Tensor]()
-        for term, target in self._asked.items():
+        """Each term that has a factor, times it, summed over positions."""
+        teacher, terms = encoded.teacher, dict[str, Tensor]()
+        assert isinstance(teacher, TeacherOutput), "the module adds what the teacher makes of the batch"
+        for term, target in self._positions.items():
             where = example.targets[target].where
             if term == KL:
-                ours, theirs = _logits(vocabulary_head(heads), encoded, where), taught.head(where)
+                ours = _logit_factors(vocabulary_head(heads), encoded, where)
+                theirs = _logit_factors(teacher.head, teacher.encoded, where)
                 terms[KL] = self.distribution * summed_divergence(*ours, theirs, self.temperature)
             else:
-                states, wanted = encoded.at(where), taught.encoded.at(where).float()
+                states, wanted = encoded.at(where), teacher.encoded.at(where).float()
                 states = heads["projection"](states) if "projection" in heads else states
                 terms[COSINE] = self.cosine * (1.0 - F.cosine_similarity(states.float(), wanted, dim=-1)).sum()
         return terms
-
-    @property
-    def _asked(self) -> dict[str, str]:
-        """The terms that have a factor, each with the target whose positions it compares."""
-        asked = {KL: TAUGHT if self.positions == "all" else "mlm"} if self.distribution else {}
-        return asked | ({COSINE: TAUGHT} if self.cosine else {})
 
     def measure(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, tuple[Tensor, Tensor]]:
         """Nothing: held-out text is read without the teacher."""
@@ -135,33 +129,28 @@ class Distillation(Objective):
         return 2.0 * e * (d + v) if self.distribution and self.positions == "hidden" else 0.0
 
 
+class TeacherOutput(NamedTuple):
+    """What a teacher makes of a batch: its states, and its head for masked words."""
+
+    encoded: Encoded
+    head: VocabularyHead
+
+
 class Teacher(Frozen):
     """A frozen model with its head for masked words: no dropout, no gradient."""
 
     def __init__(self, backbone: nn.Module, heads: nn.ModuleDict) -> None:
         super().__init__()
-        self.backbone, self.words = backbone, vocabulary_head(own_heads(heads, "mlm"))
+        self.backbone, self.head = backbone, vocabulary_head(own_heads(heads, MLM))
         self.freeze()
 
     @torch.no_grad()
-    def forward(self, example: Example) -> "Taught":
+    def forward(self, example: Example) -> TeacherOutput:
         """What it makes of a batch."""
-        return Taught(self.backbone(example), self.words)
+        return TeacherOutput(self.backbone(example), self.head)
 
 
-class Taught:
-    """What a teacher makes of a batch: its states, and what its logits at some positions are made of."""
-
-    def __init__(self, encoded: Encoded, words: VocabularyHead) -> None:
-        self.encoded, self._words = encoded, words
-
-    @torch.no_grad()
-    def head(self, where: Int[Tensor, " n"]) -> tuple[Tensor, Tensor, Tensor]:
-        """The states below the word table at flat positions, the table, and the bias."""
-        return _logits(self._words, self.encoded, where)
-
-
-def _logits(head: VocabularyHead, encoded: Encoded, where: Int[Tensor, " n"]) -> tuple[Tensor, Tensor, Tensor]:
-    """What logits at flat positions are made of."""
+def _logit_factors(head: VocabularyHead, encoded: Encoded, where: Int[Tensor, " n"]) -> tuple[Tensor, Tensor, Tensor]:
+    """What logits at flat positions are made of: states, word table, bias."""
     assert head.bias is not None, "that of masked words has one"
-    return head.below(encoded.at(where)), encoded.table, head.bias
+    return head.transformed(encoded.at(where)), encoded.table, head.bias

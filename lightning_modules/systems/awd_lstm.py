@@ -32,7 +32,7 @@ from lightning_modules.evaluation import Evaluation
 from lightning_modules.model import Recurrent
 from lightning_modules.objectives import ActivationRegularization, LanguageModel, Objectives
 from lightning_modules.system import System
-from lightning_modules.training.optim import Optimizer, Schedule
+from lightning_modules.training.optimizers import Optimizer, Schedule
 from lightning_modules.training.settings import Training
 
 AWD_LSTM = System(

@@ -11,7 +11,7 @@ from lightning_modules.data import Data, SegmentPairFormat, Tokenizer
 from lightning_modules.model import Transformer
 from lightning_modules.objectives import MaskedLM, Masking, Objectives, SentencePair
 from lightning_modules.system import System
-from lightning_modules.training.optim import Optimizer, Schedule
+from lightning_modules.training.optimizers import Optimizer, Schedule
 from lightning_modules.training.settings import Training
 
 BERT_BASE = System(

@@ -27,7 +27,7 @@ from lightning_modules.model import Recurrent
 from lightning_modules.model.embeddings import CharacterEncoder
 from lightning_modules.objectives import LanguageModel, Objectives
 from lightning_modules.system import System
-from lightning_modules.training.optim import Optimizer, Schedule
+from lightning_modules.training.optimizers import Optimizer, Schedule
 from lightning_modules.training.settings import Training
 
 ELMO = System(

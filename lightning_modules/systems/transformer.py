@@ -25,7 +25,7 @@ from lightning_modules.data import Data, Seq2SeqFormat, Tokenizer
 from lightning_modules.model import EncoderDecoder
 from lightning_modules.objectives import LanguageModel, Objectives
 from lightning_modules.system import System
-from lightning_modules.training.optim import Optimizer, Schedule
+from lightning_modules.training.optimizers import Optimizer, Schedule
 from lightning_modules.training.settings import Training
 
 _WARMUP = 4_000

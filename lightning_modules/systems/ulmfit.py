@@ -23,7 +23,7 @@ What differs:
 
 from lightning_modules.data import Data, Tokenizer
 from lightning_modules.systems.awd_lstm import AWD_LSTM
-from lightning_modules.training.optim import Optimizer, Schedule
+from lightning_modules.training.optimizers import Optimizer, Schedule
 from lightning_modules.training.settings import Training
 
 _GENERAL = {

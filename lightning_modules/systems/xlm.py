@@ -30,7 +30,7 @@ from lightning_modules.data import Data, TextFormat, Tokenizer
 from lightning_modules.model import Transformer
 from lightning_modules.objectives import MaskedLM, Masking, Objectives
 from lightning_modules.system import System
-from lightning_modules.training.optim import Optimizer, Schedule
+from lightning_modules.training.optimizers import Optimizer, Schedule
 from lightning_modules.training.settings import Training
 
 XLM = System(

@@ -247,7 +247,7 @@ class TaskData(pl.LightningDataModule):
         """The training batches of all epochs."""
         settings, lm = self.settings, self.language_model
         shown = self.shown("train")
-        inputs = shown if lm is None else Changed(shown, lm.asked)
+        inputs = shown if lm is None else Changed(shown, lm.with_targets)
         prefetch = Prefetch.of(self.trainer)
         return Batches(inputs, self.seed, settings.epochs, settings.batch_size, settings.steps, prefetch)
 

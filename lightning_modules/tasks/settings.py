@@ -12,8 +12,7 @@ from lightning_modules.parents import ALONE, OF_TASK, Role, parts, replaced
 from lightning_modules.tasks.distillation import TaskDistillation
 from lightning_modules.tasks.reading.layout import LAYOUTS, LayoutName
 from lightning_modules.tasks.reading.text_vectors import FOLDED, ReaderName
-from lightning_modules.training.layer_groups import Freezing, trained
-from lightning_modules.training.optim import Optimizer, Schedule
+from lightning_modules.training.optimizers import Freezing, Optimizer, Schedule, trained
 
 if TYPE_CHECKING:
     from lightning_modules.system import System

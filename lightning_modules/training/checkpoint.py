@@ -1,20 +1,16 @@
-"""Crash-safe checkpoints, and training that resumes bit for bit.
+"""Crash-safe checkpoints, and which of them a training resumes from.
 
 Lightning writes checkpoints to the system's temporary folder and moves them, which across file systems is neither
-atomic nor safe on a full disk, and it saves no random state. This module adds both.
+atomic nor safe on a full disk.
 """
 
-import ast
 import os
 import pickle
-import random
 import sys
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import numpy as np
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
@@ -28,12 +24,7 @@ _RUN = "run"  # entry of a checkpoint: which training it is of
 
 
 class AtomicCheckpoints(TorchCheckpointIO):
-    """Lightning's checkpoint format, written atomically in its destination folder.
-
-    Args:
-        execution: Of the training, for `resumable`.
-        run_id: The training; empty if it has no name.
-    """
+    """Lightning's checkpoint format, written atomically in its destination folder, with what `resumable` compares."""
 
     def __init__(self, execution: Execution = ALONE, run_id: str = "") -> None:
         super().__init__()
@@ -50,11 +41,11 @@ class AtomicCheckpoints(TorchCheckpointIO):
 def resumable(path: Path, module: pl.LightningModule, execution: Execution = ALONE, run_id: str = "") -> Path | None:
     """The checkpoint to go on from; None if there is none.
 
-    One that is damaged, or of another run, is renamed to ``unusable.ckpt`` with a word on standard error, and the
-    training begins at step 0; it ends in the same numbers. PyTorch alone reads altered weights without a word. So is a
-    checkpoint of another number of devices: see `Execution.sharing`. One of another kind of device is resumed, and the
-    recorder notes both (`Fitted.devices`): dropout and rounding go on as they are there. An earlier checkpoint names no
-    run; names and shapes of its weights have to fit.
+    One that is damaged, of another run or of another number of devices (`Execution.sharing`) is renamed to
+    ``unusable.ckpt`` with a word on standard error, and the training begins at step 0; it ends in the same numbers.
+    PyTorch alone reads altered weights without a word. One of another kind of device is resumed, and the recorder notes
+    both (`Fitted.devices`): dropout and rounding go on as they are there. An earlier checkpoint names no run; names and
+    shapes of its weights have to fit.
 
     Args:
         path: The file of the last checkpoint.
@@ -110,42 +101,3 @@ def _check(path: Path, module: pl.LightningModule, execution: Execution, run_id:
         raise ValueError(f"it is of {shared}, and this training has {execution.sharing}")
     if absent := {"callbacks", "loops", "optimizer_states", "lr_schedulers"} - held.keys():
         raise ValueError(f"it lacks {', '.join(sorted(absent))}")
-
-
-class RandomState(pl.Callback):
-    """Saves the state of every random generator in checkpoints and restores it on resume."""
-
-    def __init__(self) -> None:
-        self._restored: Mapping[str, Any] | None = None
-
-    def state_dict(self) -> dict[str, Any]:
-        """The generators of torch (all devices), numpy and Python."""
-        kind, keys, *rest = cast(tuple[str, np.ndarray, int, int, float], np.random.get_state())
-        state = {
-            "torch": torch.get_rng_state(),
-            "numpy": [kind, torch.from_numpy(keys.astype(np.int64)), *rest],
-            "python": repr(random.getstate()),
-        }
-        if torch.cuda.is_available():
-            alone = ranks.size() == 1  # each of several has a device of its own
-            state["cuda"] = torch.cuda.get_rng_state_all() if alone else [torch.cuda.get_rng_state()]
-        return ranks.kept(state)
-
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Keeps the states until training starts, because setup consumes random numbers."""
-        self._restored = state_dict
-
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Restores the states just before the first step."""
-        if self._restored is None:
-            return
-        state, self._restored = ranks.own(dict(self._restored)), None
-        torch.set_rng_state(state["torch"])
-        kind, keys, *rest = state["numpy"]
-        np.random.set_state((kind, keys.numpy().astype(np.uint32), *rest))
-        random.setstate(ast.literal_eval(state["python"]))
-        if "cuda" in state and torch.cuda.is_available():
-            if ranks.size() == 1:
-                torch.cuda.set_rng_state_all(state["cuda"])
-            else:
-                torch.cuda.set_rng_state(state["cuda"][0])

@@ -33,11 +33,7 @@ _PACKAGES: Mapping[str, tuple[str, ...]] = {  # of each of them one is enough
 
 
 def check_logger(name: str) -> None:
-    """Checks that there is a logger of this name and that its package is installed.
-
-    Raises:
-        ConfigError: If not.
-    """
+    """Raises a `ConfigError` unless there is a logger of this name and its package is installed."""
     if name not in (known := get_args(Curves)):
         raise ConfigError([Problem("--logger", f"no '{name}'.{did_you_mean(name, known, listed=True)}")])
     if (wanted := _PACKAGES[name]) and not any(map(importlib.util.find_spec, wanted)):
@@ -54,7 +50,7 @@ class Execution:
             pretraining.
         nodes: Machines that share them.
         strategy: What each of several devices has: ``ddp``, all weights (distributed data parallel training: Li et al.
-            2020); ``fsdp``, its part of weights, gradients and moments (see `shards`).
+            2020); ``fsdp``, its part of weights, gradients and moments (see `ranks.divide`).
         activation_checkpointing: Whether layers keep their input alone and are computed again in the backward pass.
         compile_layers: Whether layers of a transformer are compiled (see `compiled`).
         checkpoint_seconds: Time between checkpoints of a training.
@@ -72,17 +68,18 @@ class Execution:
     curves: str = ""
 
     def __post_init__(self) -> None:
-        if self.devices < 1:
-            raise ConfigError([Problem("devices", f"must be at least 1, not {self.devices}")])
-        if self.nodes < 1:
-            raise ConfigError([Problem("num-nodes", f"must be at least 1, not {self.nodes}")])
-        if self.strategy not in (known := get_args(Strategy)):
-            raise ConfigError([Problem("strategy", f"no '{self.strategy}'{did_you_mean(self.strategy, known)}")])
-        if self.strategy == "fsdp" and self.ranks == 1:
-            raise ConfigError([Problem("strategy", "fsdp divides weights among devices, and there is one: --devices")])
-        if self.strategy == "fsdp" and self.compile_layers:
-            text = "layers whose weights are divided are not compiled. Leave it out, or choose --strategy ddp."
-            raise ConfigError([Problem("compile", text)])
+        known, divides = get_args(Strategy), self.strategy == "fsdp"
+        uncompiled = "layers whose weights are divided are not compiled. Leave it out, or choose --strategy ddp."
+        one = "fsdp divides weights among devices, and there is one: --devices"
+        rows = (
+            ("devices", self.devices < 1, f"must be at least 1, not {self.devices}"),
+            ("num-nodes", self.nodes < 1, f"must be at least 1, not {self.nodes}"),
+            ("strategy", self.strategy not in known, f"no '{self.strategy}'{did_you_mean(self.strategy, known)}"),
+            ("strategy", divides and self.ranks == 1, one),
+            ("compile", divides and self.compile_layers, uncompiled),
+        )
+        if wrong := [Problem(path, text) for path, is_so, text in rows if is_so]:
+            raise ConfigError(wrong[:1])
 
     @property
     def ranks(self) -> int:
@@ -91,7 +88,7 @@ class Execution:
 
     def problems(self, model: Backbone, training: Training) -> Iterator[Problem]:
         """What is in the way of executing a pretraining like this."""
-        batch = training.batch_size
+        batch, kind = training.batch_size, model.get("kind")
         rows, rest = divmod(batch, self.ranks)
         if rest:
             fitting = ", ".join(str(count) for count in range(1, min(batch, 64) + 1) if not batch % count)
@@ -101,10 +98,8 @@ class Execution:
             text = f"{self.ranks} devices have {rows} rows each of training.batch_size {batch}, which is no multiple"
             yield Problem("devices", f"{text} of training.micro_batch_size {micro}")
         if self.strategy == "fsdp" and not isinstance(model, Transformer):
-            text = f"weights of model.kind {model.get('kind')} cannot be divided. Choose ddp, or a transformer."
-            yield Problem("strategy", text)
+            yield Problem("strategy", f"weights of model.kind {kind} cannot be divided. Choose ddp, or a transformer.")
         if self.activation_checkpointing and not isinstance(model, StackSettings):
-            kind = model.get("kind")
             text = f"layers of model.kind {kind} cannot be computed again. Leave it out, or choose a transformer."
             yield Problem("activation_checkpointing", text)
         yield from self.compiling(model)
@@ -123,9 +118,9 @@ class Execution:
     @property
     def provenance(self) -> dict[str, Any]:
         """What differs from one device without further means, for a record."""
-        told: dict[str, Any] = {"devices": self.ranks, "strategy": self.strategy} if self.ranks > 1 else {}
-        told |= {"nodes": self.nodes} if self.nodes > 1 else {}
-        return told | ({"activation_checkpointing": True} if self.activation_checkpointing else {})
+        found: dict[str, Any] = {"devices": self.ranks, "strategy": self.strategy} if self.ranks > 1 else {}
+        found |= {"nodes": self.nodes} if self.nodes > 1 else {}
+        return found | ({"activation_checkpointing": True} if self.activation_checkpointing else {})
 
 
 ALONE = Execution()
@@ -143,16 +138,14 @@ def compiled(module: nn.Module) -> bool:
 
     One attention and one feed-forward sub-layer are compiled, for all layers and for later runs of the process. What is
     compiled lies in the cache, where other processes find it. Sums have another order, and dropout on a GPU other
-    draws, so losses are equal but for rounding.
-
-    Returns:
-        Whether they are. A machine without a compiler says why on standard error, and trains without.
+    draws, so losses are equal but for rounding. A machine without a compiler says why on standard error, trains without
+    and returns False.
     """
     place = cache() / "compiled" / identity(torch.__version__)[:24]
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cached.folder(place)))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        torch.compile(_doubled)(torch.ones(8, device=device))
+        torch.compile(lambda x: 2 * x)(torch.ones(8, device=device))
     except Exception as error:  # of inductor, Triton or the compiler: each has its own
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         print(f"layers are not compiled ({reason}): the training continues without", file=sys.stderr)
@@ -161,10 +154,6 @@ def compiled(module: nn.Module) -> bool:
         if isinstance(part, TransformerEncoder):
             part.compiled = True
     return True
-
-
-def _doubled(x: torch.Tensor) -> torch.Tensor:
-    return 2 * x
 
 
 def units(module: nn.Module) -> Iterator[nn.Module]:

@@ -4,15 +4,22 @@ One alone is rank 0 of 1, and nothing here costs it anything. What they say goes
 waits for its device.
 """
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from pytorch_lightning.plugins.environments import LightningEnvironment  # pyright: ignore[reportPrivateImportUsage]
-from torch import Tensor
+from torch import Tensor, nn
+
+from lightning_modules.training.execution import units
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 _Value = TypeVar("_Value")
+_Module = TypeVar("_Module", bound=nn.Module)
 _host: list[Any] = []  # the group for what is said on the host, where that of tensors is of devices
 
 
@@ -20,9 +27,8 @@ def join(rank: int, size: int, meeting: Path, device: int) -> None:
     """Joins the other processes; waits for all of them.
 
     Args:
-        rank: The number of this one, from 0.
         meeting: A file that does not exist yet, in which they find each other: no port is guessed.
-        device: The number of its GPU on its machine.
+        device: The number of this one's GPU on its machine.
     """
     on_device = torch.cuda.is_available()
     if on_device:
@@ -54,18 +60,18 @@ def agreed(value: _Value) -> _Value:
     """What rank 0 says, on every rank."""
     if size() == 1:
         return value
-    told = [value]
-    dist.broadcast_object_list(told, src=0, group=_group())
-    return told[0]
+    values = [value]
+    dist.broadcast_object_list(values, src=0, group=_host[0] if _host else None)
+    return values[0]
 
 
 def of_all(value: _Value) -> list[_Value]:
     """What each rank says."""
     if size() == 1:
         return [value]
-    told: list[Any] = [None] * size()
-    dist.all_gather_object(told, value, group=_group())
-    return told
+    values: list[Any] = [None] * size()
+    dist.all_gather_object(values, value, group=_host[0] if _host else None)
+    return values
 
 
 def summed(value: Tensor) -> Tensor:
@@ -86,18 +92,11 @@ def own(state: dict[str, Any]) -> dict[str, Any]:
     return state["ranks"][rank()] if size() > 1 else state
 
 
-def _group() -> Any:
-    return _host[0] if _host else None
-
-
 class Processes(LightningEnvironment):
     """Says to Lightning that the processes are there, whatever scheduler or variables it would believe in.
 
     Within a job of Slurm it would otherwise count Slurm's tasks as ranks and ask on SIGUSR1 for the job to be queued
-    again; that is the executor's affair.
-
-    Args:
-        devices: How many of them are on one machine.
+    again; that is the executor's affair. ``devices`` of them are on one machine.
     """
 
     def __init__(self, devices: int) -> None:
@@ -116,3 +115,39 @@ class Processes(LightningEnvironment):
     def node_rank(self) -> int:
         """The number of this machine."""
         return rank() // self._devices
+
+
+def divide(module: nn.Module, mesh: "DeviceMesh", *steps: str) -> None:
+    """Leaves each rank its part of every weight, gradient and moment; nothing happens to a module that is divided.
+
+    FSDP (Zhao et al. 2023) is ZeRO's third stage (Rajbhandari et al. 2020). Each of the `execution.units` is gathered
+    when it computes, and given up afterwards. What is left, embeddings and heads, is gathered for the whole step.
+
+    Args:
+        steps: Names of the methods, besides ``forward``, that compute with the weights.
+    """
+    from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+
+    if isinstance(module, FSDPModule):
+        return
+    for part in (*units(module), module):
+        fully_shard(part, mesh=mesh)
+    for step in steps:
+        register_fsdp_forward_method(module, step)
+
+
+def whole(module: _Module, build: Callable[[], _Module]) -> _Module:
+    """A module with all weights on rank 0: itself, or a new one if it is divided. Every rank calls it."""
+    if size() == 1:
+        return module
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+    from torch.distributed.fsdp import FSDPModule
+
+    if not isinstance(module, FSDPModule):
+        return module
+    weights = get_model_state_dict(module, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+    if rank():
+        return module
+    built = build()
+    built.load_state_dict(weights)
+    return built

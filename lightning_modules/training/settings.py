@@ -134,50 +134,27 @@ class Training(Settings):
         return self.model_copy(update=update)
 
     @model_validator(mode="after")
-    def _has_layers_to_choose(self) -> Self:
-        if self.start_layers and not self.start:
-            raise ValueError(
-                "start_layers chooses layers of another model, and start is empty: name its training in start, or set "
-                "start_layers to []"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _has_parts_to_take(self) -> Self:
-        if self.start_parts and not self.start:
-            raise ValueError(
-                "start_parts names parts of another model, and start is empty: name its training in start, or set "
-                "start_parts to null"
-            )
-        if self.start_parts is not None and self.start_layers:
-            raise ValueError(
-                "start_layers chooses layers of a model that is taken over whole, and start_parts says which parts "
-                "are: set start_layers to [], or start_parts to null"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _remaps_what_it_starts_from(self) -> Self:
-        if self.vocabulary == "remapped" and not self.start:
-            raise ValueError(
-                "vocabulary remapped takes over the words of another training, and start is empty: name that training "
-                "in start, or set vocabulary to same"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _sorts_rows_of_several_lengths(self) -> Self:
-        if self.bucket_steps > 1 and self.batch_by != "tokens":
-            raise ValueError(
-                f"bucket_steps {self.bucket_steps} sorts sequences by length, and with batch_by {self.batch_by} all "
-                "are padded to the same: set batch_by to tokens, or bucket_steps to 1"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _whole_micro_batches(self) -> Self:
-        if self.micro_batch_size and self.batch_size % self.micro_batch_size:
-            raise ValueError(
-                f"batch_size {self.batch_size} is not a multiple of micro_batch_size {self.micro_batch_size}"
-            )
+    def _fits_together(self) -> Self:
+        nothing = "and start is empty: name its training in start, or set"
+        wrong = {
+            f"start_layers chooses layers of another model, {nothing} start_layers to []": (
+                self.start_layers and not self.start
+            ),
+            f"start_parts names parts of another model, {nothing} start_parts to null": (
+                self.start_parts and not self.start
+            ),
+            "start_layers chooses layers of a model that is taken over whole, and start_parts says which parts are: "
+            "set start_layers to [], or start_parts to null": self.start_parts is not None and self.start_layers,
+            "vocabulary remapped takes over the words of another training, and start is empty: name that training in "
+            "start, or set vocabulary to same": self.vocabulary == "remapped" and not self.start,
+            f"bucket_steps {self.bucket_steps} sorts sequences by length, and with batch_by {self.batch_by} all are "
+            "padded to the same: set batch_by to tokens, or bucket_steps to 1": (
+                self.bucket_steps > 1 and self.batch_by != "tokens"
+            ),
+            f"batch_size {self.batch_size} is not a multiple of micro_batch_size {self.micro_batch_size}": (
+                self.micro_batch_size and self.batch_size % self.micro_batch_size
+            ),
+        }
+        for text in (text for text, is_so in wrong.items() if is_so):
+            raise ValueError(text)
         return self

@@ -15,7 +15,7 @@ from lightning_modules.data.text.encode import Encoder
 from lightning_modules.generation.scoring import LanguageModelOf, check_predicts_next, of_training
 from lightning_modules.system import System
 from lightning_modules.tasks.scores.kept import pack
-from lightning_modules.training.recorder import Fitted, Interrupted, Progress
+from lightning_modules.training.callbacks import Fitted, Interrupted, Progress
 from lightning_modules.training.weights import load_into
 from lightning_modules.zero_shot.settings import Measurement
 from lightning_modules.zero_shot.table import zero_shot_named

@@ -19,9 +19,9 @@ import torch.nn.functional as F
 from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError, Problem
 from lightning_modules.data.order.heldout import HeldOutStream
-from lightning_modules.objectives.language_model import NEXT
+from lightning_modules.objectives.lm import NEXT
 from lightning_modules.system import System
-from lightning_modules.training.carries import Carries
+from lightning_modules.training.recurrent_state import RecurrentState
 from lightning_modules.zero_shot.settings import Measurement
 from lightning_modules.zero_shot.task import Asking, Found, OfRun
 
@@ -78,13 +78,13 @@ class ReadingSpeed(OfRun):
             raise ConfigError(problems)
         length = _length(system, asking.settings)
         cached, anew = (_opened(system, length, *shape) for shape in ((length, 0), (1, length - 1)))
-        carries, nats, seconds = Carries(length), [], []
+        state, nats, seconds = RecurrentState(length), [], []
         for turn in range(TURNS + 1):
             ends = np.linspace(turn * length, (turn + 1) * length - 1, _WINDOWS).astype(int)
             windows = [anew.segment(int(end)).to(asking.model.device) for end in ends]
             segment = cached.segment(turn).to(asking.model.device)
-            found, once = _timed(lambda segment=segment: _nats(asking, carries, segment), asking)
-            _, again = _timed(lambda windows=windows: [_nats(asking, carries, one) for one in windows], asking)
+            found, once = _timed(lambda segment=segment: _nats(asking, state, segment), asking)
+            _, again = _timed(lambda windows=windows: [_nats(asking, state, one) for one in windows], asking)
             nats.append(found)
             seconds.append((once / length, again / _WINDOWS))
         each = np.array(seconds[1:])  # the first turn fills the memory, and warms up
@@ -118,9 +118,9 @@ def _opened(system: System, attention: int, segment: int, context: int) -> HeldO
 
 
 @torch.no_grad()
-def _nats(asking: Asking, carries: Carries, example: Example) -> np.ndarray:
+def _nats(asking: Asking, state: RecurrentState, example: Example) -> np.ndarray:
     """The nats of what a batch predicts; they are on the host, so that a device has been waited for."""
-    encoded, target = carries.read(asking.model.backbone, example), example.targets[NEXT]
+    encoded, target = state.encode(asking.model.backbone, example), example.targets[NEXT]
     logits = asking.model.logits(encoded, target.where)
     return F.cross_entropy(logits, target.ids, reduction="none").double().cpu().numpy()
 

@@ -21,9 +21,9 @@ from lightning_modules.config import ConfigError, Problem
 from lightning_modules.data.formats.stream import Stream
 from lightning_modules.data.order.heldout import HeldOutStream
 from lightning_modules.draws import Draws
-from lightning_modules.objectives.language_model import NEXT
+from lightning_modules.objectives.lm import NEXT
 from lightning_modules.system import System
-from lightning_modules.training.carries import Carries
+from lightning_modules.training.recurrent_state import RecurrentState
 from lightning_modules.zero_shot.settings import Measurement
 from lightning_modules.zero_shot.task import Asking, Found, OfRun
 
@@ -106,8 +106,8 @@ class ReadStream(OfRun):
         if settings.lead >= heldout.width:
             text = f"measuring.lead {settings.lead} leaves none of the {heldout.width} positions of a row to predict"
             raise ConfigError([f"{text}: lower it, or add held-out text"])
-        carries = Carries(read.evaluation.memory_length, foreign=settings.memory_from == "other_row")
-        nats, right = _read(asking, heldout, carries)
+        state = RecurrentState(read.evaluation.memory_length, foreign=settings.memory_from == "other_row")
+        nats, right = _read(asking, heldout, state)
         each = max(_TOGETHER, -(-nats.size // _MOST)) if nats.size > _FEW else 1
         starts = np.arange(0, nats.shape[1], each)
         counts = np.broadcast_to(np.diff(np.append(starts, nats.shape[1])), (len(nats), len(starts)))
@@ -164,7 +164,7 @@ def _as_read(system: System, settings: Measurement) -> System:
 
 
 @torch.no_grad()
-def _read(asking: Asking, heldout: HeldOutStream, carries: Carries) -> tuple[np.ndarray, np.ndarray]:
+def _read(asking: Asking, heldout: HeldOutStream, state: RecurrentState) -> tuple[np.ndarray, np.ndarray]:
     """Nats of each token, and whether it is the most probable one ``[rows, width]``."""
     model, lead, nats, right = asking.model, asking.settings.lead, [], []
     for segment in range(heldout.segments):
@@ -173,7 +173,7 @@ def _read(asking: Asking, heldout: HeldOutStream, carries: Carries) -> tuple[np.
             continue  # nothing is carried from it
         example = heldout.segment(segment)
         example = replace(example, inputs=_shuffled(example.inputs, asking.settings)).to(model.device)
-        encoded, target = carries.read(model.backbone, example), example.targets[NEXT]
+        encoded, target = state.encode(model.backbone, example), example.targets[NEXT]
         if not is_lead:
             logits = model.logits(encoded, target.where)
             nats.append(F.cross_entropy(logits, target.ids, reduction="none").double().cpu().numpy())

@@ -20,7 +20,7 @@ from lightning_modules.tasks import TASKS, FineTuning, Task, pins
 from lightning_modules.tasks.reading.passages import Question
 from lightning_modules.tasks.reading.text_vectors import READERS
 from lightning_modules.tasks.shapes.span import Spans
-from lightning_modules.training.optim import clip
+from lightning_modules.training.optimizers import clip
 from tests.conftest import make_draws, make_tokens, make_vocabulary
 from tests.every import every
 from tests.toy import toy_task
@@ -90,11 +90,11 @@ def step(module, example):
 def pretraining_step(system):
     module = system.build(seed=0)
     module.trainer = Accumulating()
-    if system.objectives.taught:
+    if system.objectives.distilled:
         other = system.parents()["teacher"].system.build(seed=1)
-        module.teach(other)
+        module.distil_from(other)
     tokens = make_tokens(8, 16, 128, padding=4)
-    example = system.objectives.corrupt(Example.of(tokens), make_draws(8), make_vocabulary(128))
+    example = system.objectives.mask_inputs(Example.of(tokens), make_draws(8), make_vocabulary(128))
     step(module, example)
     with OneDevice(), torch.no_grad():
         shown = example.to("meta")
@@ -103,9 +103,9 @@ def pretraining_step(system):
 
 
 def with_objective(name):
-    """What to change for an objective: it takes the place of the others if it corrupts, and else joins them."""
+    """What to change for an objective: it takes the place of the others if it masks inputs, and else joins them."""
     kinds = Objectives.kinds()
-    others = [other for other in kinds if other != name] if kinds[name].corrupts else []
+    others = [other for other in kinds if other != name] if kinds[name].masks_inputs else []
     absent = {f"objectives.{other}": None for other in others}
     return {**absent, f"objectives.{name}.weight": 1.0, **NEEDS.get(name, {})}
 

@@ -12,8 +12,8 @@ from lightning_modules import languages
 from lightning_modules.batch import QUERY_STREAM, Example, Size
 from lightning_modules.config import ConfigError
 from lightning_modules.objectives import MaskedLM, Masking, Objectives, SentencePair, SpanBoundary
-from lightning_modules.objectives.choosing import Spans
 from lightning_modules.objectives.distillation import Teacher
+from lightning_modules.objectives.masking import Spans
 from lightning_modules.system import System
 from lightning_modules.systems import SYSTEMS
 from tests.conftest import make_draws, make_tokens, make_vocabulary
@@ -62,9 +62,9 @@ class TestSystem:
             )
         example = system.collate(tokens, make_draws(64), make_vocabulary(64))
         encoded = module.backbone(example)
-        if system.objectives.taught:
+        if system.objectives.distilled:
             other = system.parents()["teacher"].system.build(seed=1)
-            encoded.taught = Teacher(other.backbone, other.heads)(example)
+            encoded.teacher = Teacher(other.backbone, other.heads)(example)
         terms = system.objectives.loss(module.heads, encoded, example)
         total = sum(weight * loss / count for loss, count, weight in terms.values())
         assert total.isfinite()
@@ -131,7 +131,7 @@ def test_the_flop_formula_holds_for_language_models(direction):
                     "training.batch_size": 32, "objectives.mlm": None, "objectives.lm.direction": direction,
                     "model.direction": direction}
     )  # fmt: skip
-    example = system.objectives.corrupt(Example.of(make_tokens(32, 40, 64)), make_draws(32), make_vocabulary(64))
+    example = system.objectives.mask_inputs(Example.of(make_tokens(32, 40, 64)), make_draws(32), make_vocabulary(64))
     module = system.build(seed=0)
     with FlopCounterMode(display=False) as counter:
         terms = system.objectives.loss(module.heads, module.backbone(example), example)
@@ -152,7 +152,7 @@ def test_the_stated_number_of_predictions_is_that_of_a_step(changes):
     system = SYSTEMS["roberta_base"].but(
         **SHRUNK | {"model.num_layers": 2, "format.sequence_length": 40, "training.batch_size": 32} | changes
     )
-    example = system.objectives.corrupt(Example.of(make_tokens(32, 40, 64)), make_draws(32), make_vocabulary(64))
+    example = system.objectives.mask_inputs(Example.of(make_tokens(32, 40, 64)), make_draws(32), make_vocabulary(64))
     asked = sum(target.count() for target in example.targets.values())
     assert system.predictions_per_step() == pytest.approx(asked, rel=0.02)
     assert system.predictions_per_token() == pytest.approx(asked / (32 * 40), rel=0.02)
@@ -161,9 +161,9 @@ def test_the_stated_number_of_predictions_is_that_of_a_step(changes):
 def corrupted(objective, tokens):
     """An example with the objective's targets, if need be after words were hidden in spans."""
     example = Example.of(tokens)
-    if not objective.corrupts:
-        example = MaskedLM(masking=Masking(units=Spans())).corrupt(example, make_draws(), make_vocabulary())
-    return objective.corrupt(example, make_draws(), make_vocabulary())
+    if not objective.masks_inputs:
+        example = MaskedLM(masking=Masking(units=Spans())).mask_inputs(example, make_draws(), make_vocabulary())
+    return objective.mask_inputs(example, make_draws(), make_vocabulary())
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
@@ -192,7 +192,7 @@ class TestObjective:
         if objective.borrows:
             words = MaskedLM().heads(SIZE)
             heads = nn.ModuleDict({**words, **heads})
-            encoded.taught = Teacher(backbone, nn.ModuleDict({"mlm": words}))(example)
+            encoded.teacher = Teacher(backbone, nn.ModuleDict({"mlm": words}))(example)
         losses, counts = objective.loss(heads, encoded, example), objective.counts(example)
         assert losses.keys() == counts.keys()
         assert all(total.isfinite() for total in losses.values())
@@ -215,6 +215,6 @@ def test_matrices_of_heads_start_as_those_of_bert(objective):
         assert matrix.std() == pytest.approx(0.88 * 0.02, rel=0.1)
 
 
-def test_exactly_one_objective_corrupts():
-    with pytest.raises(ConfigError, match="exactly one objective must corrupt"):
+def test_exactly_one_objective_masks_inputs():
+    with pytest.raises(ConfigError, match="exactly one objective must mask inputs"):
         SYSTEMS["roberta_base"].but(**{"objectives.mlm": None})

@@ -24,7 +24,7 @@ def train(system: System, ranks: int) -> dict[str, torch.Tensor]:
     trainer.fit(module, data)
     assert trainer.global_step == system.training.steps
     assert trainer.world_size == ranks
-    summed = {f"summed {name}": both for name, both in module.running.read().items()}
+    summed = {f"summed {name}": both for name, both in module.read_sums().items()}
     (name,) = {"heldout.loss", "heldout.next_loss"} & trainer.callback_metrics.keys()
     return {**module.state_dict(), **summed, "held-out loss": trainer.callback_metrics[name]}
 

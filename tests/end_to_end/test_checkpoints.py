@@ -20,7 +20,7 @@ from lightning_modules.data import fingerprints
 from lightning_modules.finetuning.run import FinetuningRun
 from lightning_modules.pretraining import fit
 from lightning_modules.tasks import TASKS, FineTuning, pins
-from lightning_modules.training.recorder import Diverged, Interrupted
+from lightning_modules.training.callbacks import Diverged, Interrupted
 from lightning_modules.training.weights import keep_weights
 from tests.toy import toy_task
 

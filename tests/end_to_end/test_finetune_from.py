@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from ablations.commands.cli import app
 from lightning_modules.tasks import TASKS, pins
-from lightning_modules.training.recorder import Diverged
+from lightning_modules.training.callbacks import Diverged
 from tests.depth import some
 from tests.toy import toy_task
 

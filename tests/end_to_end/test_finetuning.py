@@ -9,7 +9,7 @@ import torch
 from lightning_modules.data import DataMismatch
 from lightning_modules.finetuning.run import FinetuningRun, finetune
 from lightning_modules.tasks import TASKS, FineTuning, pins
-from lightning_modules.training.recorder import CHECKPOINT, Diverged, Interrupted, Progress
+from lightning_modules.training.callbacks import CHECKPOINT, Diverged, Interrupted, Progress
 from tests.depth import some
 from tests.toy import COUNTS, toy_task
 

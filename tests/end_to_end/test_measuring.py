@@ -12,7 +12,7 @@ from ablations.planning.plan import plan
 from ablations.running.execute import execute
 from lightning_modules.pretraining import fit
 from lightning_modules.tasks.scores.kept import unpack
-from lightning_modules.training.recorder import Interrupted
+from lightning_modules.training.callbacks import Interrupted
 from lightning_modules.zero_shot.measure import measured
 from lightning_modules.zero_shot.settings import Measurement
 

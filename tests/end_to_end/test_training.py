@@ -18,8 +18,8 @@ from lightning_modules.config import ConfigError
 from lightning_modules.data import fingerprints
 from lightning_modules.pretraining import fit
 from lightning_modules.tasks.scores.kept import unpack
+from lightning_modules.training.callbacks import CHECKPOINT, Interrupted, Progress
 from lightning_modules.training.execution import Execution
-from lightning_modules.training.recorder import CHECKPOINT, Interrupted, Progress
 from lightning_modules.training.weights import WEIGHTS
 from tests.depth import crossed
 from tests.messages import naming
@@ -162,6 +162,20 @@ def test_costs_count_what_was_shown(tiny, tmp_path, changes):
         shown = np.cumsum([example.inputs.ids.numel() for example in examples])
         assert result.curve["tokens"] == [shown[int(step) - 1] for step in result.curve["step"]]
     assert result.curve["tokens"][-1] == result.cost["tokens"]
+
+
+def test_sequences_that_are_presented_twice_cost_twice(tiny, tmp_path):
+    changes = {"objectives.mlm.masking.rate": 0.2, "objectives.mlm.masking.count": "round"}
+    again = {"objectives.mlm.masking.predicted": 0.4}
+    still = {f"model.{name}": 0.0 for name in ("dropout", "attention_dropout", "embedding_dropout")}
+    split = {"training.micro_batch_size": 4, **again, **still}
+    once, twice, parts = (
+        fit(tiny.but(**changes, **more), 0, tmp_path / str(number)) for number, more in enumerate(({}, again, split))
+    )
+    assert twice.cost["tokens"] == 2 * once.cost["tokens"] == parts.cost["tokens"]
+    assert twice.cost["flops"] == 2 * once.cost["flops"]
+    assert twice.curve["tokens"] == [2 * tokens for tokens in once.curve["tokens"]]
+    assert twice.metrics["heldout.loss"] != once.metrics["heldout.loss"]
 
 
 def test_it_learns_what_is_there_to_learn(tiny, tmp_path):

@@ -18,7 +18,7 @@ from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import fitting
 from lightning_modules.tasks.scores.kept import unpack
 from lightning_modules.tasks.settings import FineTuning
-from lightning_modules.training.recorder import Interrupted
+from lightning_modules.training.callbacks import Interrupted
 from lightning_modules.training.weights import WEIGHTS, load_weights
 from tests.translations import RECURRENT, parallel_text, tiny_system
 

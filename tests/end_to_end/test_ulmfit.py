@@ -9,7 +9,7 @@ from lightning_modules.pretraining import fit
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks import TASKS, FineTuning, pins
 from lightning_modules.tasks.protocols import PROTOCOLS
-from lightning_modules.training.recorder import Interrupted
+from lightning_modules.training.callbacks import Interrupted
 from lightning_modules.training.weights import WEIGHTS
 from tests import tiny as simple
 from tests.end_to_end.test_training import stop_after

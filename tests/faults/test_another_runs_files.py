@@ -15,7 +15,7 @@ from ablations.planning.plan import plan
 from ablations.running.execute import execute
 from ablations.schema.kinds import KINDS, Watch
 from lightning_modules.tasks import TASKS, pins
-from lightning_modules.training.recorder import CHECKPOINT, Interrupted
+from lightning_modules.training.callbacks import CHECKPOINT, Interrupted
 from lightning_modules.training.weights import WEIGHTS
 from tests import tiny
 from tests.faults.support import contents

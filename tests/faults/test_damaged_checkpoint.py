@@ -12,9 +12,9 @@ import torch
 from lightning_modules.finetuning.run import FinetuningRun, finetune
 from lightning_modules.pretraining import fit
 from lightning_modules.tasks import TASKS, FineTuning, pins
+from lightning_modules.training.callbacks import CHECKPOINT, Interrupted
 from lightning_modules.training.checkpoint import AtomicCheckpoints, resumable
 from lightning_modules.training.execution import Execution
-from lightning_modules.training.recorder import CHECKPOINT, Interrupted
 from lightning_modules.training.weights import WEIGHTS
 from tests.toy import toy_task
 

@@ -15,7 +15,7 @@ from ablations.running import worker
 from ablations.running.execute import execute
 from ablations.running.launch import Launch
 from ablations.running.worker import keep
-from lightning_modules.training.pretrain import Pretrain
+from lightning_modules.training.module import Pretrain
 from tests import tiny
 from tests.depth import some
 from tests.faults.support import attempts, contents, family, gone, wait_for

@@ -11,7 +11,7 @@ from ablations.core.store import Records
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.running.execute import execute
-from lightning_modules.training.recorder import CHECKPOINT
+from lightning_modules.training.callbacks import CHECKPOINT
 from tests import tiny
 from tests.depth import SEED, depth, some
 from tests.faults.support import attempts, contents, until

@@ -41,10 +41,10 @@ def test_a_loss_that_stops_being_finite_ends_the_run_within_a_tick(cached, monke
             seen.append(index)
             if len(seen) < 70:
                 return loss
-            self.running.add({"mlm": (torch.tensor(float("nan")), 1.0, 1.0)})
+            self.reduced({"mlm": (torch.tensor(float("nan")), 1.0, 1.0)}, {})
             return loss * float("nan")
 
-    monkeypatch.setattr("lightning_modules.training.pretrain.Pretrain", Poisoned)
+    monkeypatch.setattr("lightning_modules.training.module.Pretrain", Poisoned)
     summary = execute(plan(grid, "smoke", records=records), records, "inline")
     (record,) = records.all()
     assert (record.outcome, summary.executed) == ("diverged", 1)

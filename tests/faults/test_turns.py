@@ -20,7 +20,7 @@ from ablations.running.launch import Launch
 from ablations.running.launchers import registered
 from lightning_modules.config import Settings
 from lightning_modules.tasks import TASKS, pins
-from lightning_modules.training.recorder import Fitted, Interrupted
+from lightning_modules.training.callbacks import Fitted, Interrupted
 from tests import tiny
 from tests.depth import some
 from tests.faults.support import contents, until

@@ -13,9 +13,9 @@ from ablations.running import inference
 from ablations.running.execute import execute
 from ablations.study import Study
 from lightning_modules.pretraining import fit
+from lightning_modules.training.callbacks import Interrupted
 from lightning_modules.training.execution import Execution
-from lightning_modules.training.pretrain import Pretrain
-from lightning_modules.training.recorder import Interrupted
+from lightning_modules.training.module import Pretrain
 from lightning_modules.training.weights import WEIGHTS
 from tests import tiny as tiny_grid
 from tests.end_to_end.test_training import RESUMED, stop_after

@@ -5,7 +5,7 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 
 from lightning_modules.training.execution import recompute_layers
-from lightning_modules.training.terms import share
+from lightning_modules.training.module import step_loss
 
 LM = {"objectives.mlm": None, "objectives.lm.direction": "left_to_right", "model.direction": "left_to_right"}
 TWO_WAY = {"objectives.mlm": None, "objectives.lm.direction": "two_way", "model.direction": "two_way"}
@@ -41,9 +41,9 @@ def trained(system, recompute: bool):
         optimizer.zero_grad()
         bf16 = system.training.precision == "bf16"
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16), saved_tensors_hooks(note, lambda tensor: tensor):
-            encoded = module.carries.read(module.backbone, example)
+            encoded = module.state.encode(module.backbone, example)
             terms = module.objectives.loss(module.heads, encoded, example)
-            loss = share(terms, {}, module)
+            loss = step_loss(terms, {})
         loss.backward()
         losses.append(loss.detach())
         optimizer.step()

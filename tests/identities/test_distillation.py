@@ -8,7 +8,7 @@ from lightning_modules.batch import Example
 from lightning_modules.config import ConfigError, identity
 from lightning_modules.model.losses import summed_divergence
 from lightning_modules.pretraining import fit
-from lightning_modules.training.recorder import CHECKPOINT
+from lightning_modules.training.callbacks import CHECKPOINT
 from lightning_modules.training.weights import WEIGHTS, load_weights
 from tests.conftest import make_draws, make_tokens, make_vocabulary
 
@@ -67,12 +67,12 @@ def test_the_divergence_and_its_gradients_are_those_of_the_released_code(tempera
 def _batch(system, rows=4, padding=5):
     size = system.data.tokenizer.vocab_size
     example = Example.of(make_tokens(rows=rows, length=16, vocab_size=size, padding=padding))
-    return system.objectives.corrupt(example, make_draws(rows), make_vocabulary(size))
+    return system.objectives.mask_inputs(example, make_draws(rows), make_vocabulary(size))
 
 
 def _terms(module, example):
     encoded = module.backbone(example)
-    encoded.taught = module._teacher(example)
+    encoded.teacher = module._teacher()(example)
     return module.objectives.loss(module.heads, encoded, example)
 
 
@@ -81,7 +81,7 @@ def test_a_student_that_equals_its_teacher_has_nothing_to_learn(deep, positions)
     changes = {**DROPOUTS, "objectives.mlm.weight": 0.0, f"{TAUGHT}.positions": positions}
     system = student_of(deep, (0, 1, 2), **changes)
     module, same = system.build(0), system.build(0)
-    module.teach(same)
+    module.distil_from(same)
     terms = _terms(module, _batch(system))
     assert terms.keys() == {"kl", "cosine"}
     assert float(terms["kl"][0].detach()) == 0.0
@@ -99,7 +99,7 @@ def test_the_terms_of_a_step_are_those_of_the_released_code(deep):
     with torch.no_grad():
         for parameter in other.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
-    module.teach(other)
+    module.distil_from(other)
     example = _batch(system)
     terms = _terms(module, example)
     mask = example.inputs.real
@@ -129,7 +129,7 @@ def test_the_terms_of_a_step_are_those_of_the_released_code(deep):
 def test_a_weight_of_0_leaves_its_term_out(deep, changes, left):
     system = student_of(deep, **changes)
     module, same = system.build(0), deep.build(1)
-    module.teach(same)
+    module.distil_from(same)
     assert _terms(module, _batch(system)).keys() == left
 
 
@@ -230,6 +230,6 @@ def test_what_cannot_teach_is_refused_where_it_is_given(deep):
         (deep.but(**{"model.hidden_size": 32}).build(0), "pieces and states of 32. Here"),
     ):
         with pytest.raises(ConfigError, match=message):
-            module.teach(teacher)
+            module.distil_from(teacher)
     with pytest.raises(ConfigError, match=r"objectives\.distillation: is not in use here"):
-        deep.build(0).teach(deep.build(1))
+        deep.build(0).distil_from(deep.build(1))

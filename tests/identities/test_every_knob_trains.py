@@ -17,7 +17,7 @@ ROWS = {
     "model.num_layers": (1, 2),
     "model.hidden_size": (16, 32),
     "model.embedding_size": (16, 8),
-    "model.embedding_cutoffs": None,  # those of the objective, or refused: tests/unit/objectives/test_adaptive_input.py
+    "model.embedding_cutoffs": None,  # those of the objective, or refused: tests/unit/objectives/test_heads.py
     "model.embedding_divisor": (1, 2),
     "model.sharing": ("none", "all"),
     "model.sharing_groups": (1, 2),
@@ -68,7 +68,7 @@ ROWS = {
     "model.weight_dropout": None,
     "model.hidden_dropout": None,
     "model.output_dropout": None,
-    "objectives.mlm": None,  # one objective that corrupts there must be
+    "objectives.mlm": None,  # one objective that masks inputs there must be
     "objectives.mlm.weight": (1.0, 0.01),
     "objectives.mlm.activation": ("gelu", "relu"),
     "objectives.mlm.norm_eps": (1e-12, 0.1),
@@ -95,7 +95,7 @@ ROWS = {
     "objectives.sbo.longest": (15, 1),
     "objectives.sbo.position_size": (200, 8),
     "objectives.sbo.norm_eps": (1e-12, 0.1),
-    "objectives.mlm.masking.units.counted": None,  # a piece a word here: tests/unit/objectives/test_choosing_laws
+    "objectives.mlm.masking.units.counted": None,  # a piece a word here: tests/unit/objectives/test_masking_laws
     "objectives.plm": None,  # in place of the masked one
     "objectives.plm.weight": (1.0, 0.01),
     "objectives.plm.one_in": (4.0, 8.0),
@@ -109,7 +109,7 @@ ROWS = {
     "objectives.plm.units.tags": None,
     "objectives.plm.units.share": None,
     "objectives.plm.units.annotator": None,
-    "objectives.lm": None,  # in place of the masked one: one of the two corrupts
+    "objectives.lm": None,  # in place of the masked one: one of the two masks inputs
     "objectives.lm.weight": (1.0, 0.01),
     "objectives.lm.direction": None,  # that of the model, or refused
     "objectives.lm.transform": ("bert", "none"),

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from lightning_modules.batch import Example, Queries, Target, Tokens, Unsupported, Visibility
 from lightning_modules.model import Transformer
-from lightning_modules.objectives.permutation_lm import visible
+from lightning_modules.objectives.plm import visible
 from tests.messages import naming
 
 LENGTH = 8

@@ -29,11 +29,10 @@ from lightning_modules.model import Transformer
 from lightning_modules.objectives import LanguageModel
 from lightning_modules.pretraining import fit
 from lightning_modules.tasks import TASKS, FineTuning, pins
-from lightning_modules.training import recorder
-from lightning_modules.training.optim import clip, parameter_groups
-from lightning_modules.training.pretrain import Pretrain
-from lightning_modules.training.recorder import CHECKPOINT, Diverged, Interrupted
-from lightning_modules.training.terms import share
+from lightning_modules.training import callbacks
+from lightning_modules.training.callbacks import CHECKPOINT, Diverged, Interrupted
+from lightning_modules.training.module import Pretrain, step_loss
+from lightning_modules.training.optimizers import clip, parameter_groups
 from lightning_modules.training.weights import WEIGHTS, keep_weights, load_weights
 from tests.conftest import make_tokens
 from tests.end_to_end.test_training import QUIET, RESUMED, stop_after
@@ -65,7 +64,7 @@ class TestSavingAndResuming:
             return original(self, example, index)
 
         monkeypatch.setattr(
-            recorder, "time", SimpleNamespace(monotonic=lambda: clock[0], process_time=lambda: clock[0])
+            callbacks, "time", SimpleNamespace(monotonic=lambda: clock[0], process_time=lambda: clock[0])
         )
         monkeypatch.setattr(Pretrain, "training_step", step)
         with pytest.raises(Interrupted):
@@ -165,7 +164,7 @@ class TestPositionsAndPadding:
         form = TextFormat(sequence_length=8, break_mode="none", frame="document_ends")
         tokens = form.arrange(store).batch(np.arange(3))
         assert (~tokens.real).sum() == 1, "the last row is padded with the same token"
-        target = LanguageModel(direction="left_to_right").asked(Example.of(tokens)).targets["next"]
+        target = LanguageModel(direction="left_to_right").with_targets(Example.of(tokens)).targets["next"]
         assert (target.ids == vocabulary.sep).sum() == 3, "that of each document"
         assert len(target.ids) == tokens.real.sum() - 3, "all but the first of each row"
 
@@ -230,7 +229,7 @@ class TestTrainingAndMeasuring:
             fresh, loss = system.build(1), original(self, example, index)
             fresh.load_state_dict(self.state_dict())
             terms = fresh.objectives.loss(fresh.heads, fresh.backbone(example), example)
-            losses.append((loss.item(), share(terms, example.counts, self).item()))
+            losses.append((loss.item(), step_loss(terms, example.counts).item()))
             return loss
 
         monkeypatch.setattr(Pretrain, "training_step", step)

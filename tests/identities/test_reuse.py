@@ -8,8 +8,8 @@ import torch
 
 from lightning_modules.batch import Encoded, Example, SegmentState, Unsupported, Visibility
 from lightning_modules.objectives import PermutationLM
-from lightning_modules.objectives.choosing import Pieces
-from lightning_modules.training.carries import Carries
+from lightning_modules.objectives.masking import Pieces
+from lightning_modules.training.recurrent_state import RecurrentState
 from tests.conftest import make_draws, make_vocabulary
 from tests.identities.test_memory import POSITIONS, ROWS, batch, encoder, texts
 
@@ -86,7 +86,7 @@ def test_the_rest_reads_the_part_that_goes_on_and_what_is_remembered():
 
 def permuted(ids, one_in=3.0, units=None, backward=BACKWARD, reuse=REUSE):
     objective = PermutationLM(one_in=one_in, **({} if units is None else {"units": units}))
-    return objective.corrupt(example(ids, reuse, backward), make_draws(ROWS), make_vocabulary())
+    return objective.mask_inputs(example(ids, reuse, backward), make_draws(ROWS), make_vocabulary())
 
 
 @pytest.mark.parametrize("units", [None, Pieces()])
@@ -132,10 +132,10 @@ def test_no_query_knows_its_answer_through_the_memory():
         return other
 
     def answer(text):
-        carries, found = Carries(), None
+        state, found = RecurrentState(), None
         for step in range(3):
             one = permuted(windows(text, step)[0])
-            found = carries.read(model, one)
+            found = state.encode(model, one)
         assert isinstance(found, Encoded)
         return found.queries[last, rank]
 

@@ -13,7 +13,7 @@ from lightning_modules.data.order.sampler import probabilities
 from lightning_modules.data.store import open_store
 from lightning_modules.model import Transformer
 from lightning_modules.pretraining import fit
-from lightning_modules.training.recorder import Interrupted
+from lightning_modules.training.callbacks import Interrupted
 from lightning_modules.training.weights import WEIGHTS, load_weights
 from tests.languages import WORDS, texts, tiny_xlm
 

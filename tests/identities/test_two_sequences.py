@@ -11,7 +11,7 @@ from lightning_modules.model.attention import Source
 from lightning_modules.model.seq2seq import SourceAttention
 from lightning_modules.model.weights import undrawn
 from lightning_modules.objectives import LanguageModel
-from lightning_modules.objectives.language_model import NEXT
+from lightning_modules.objectives.lm import NEXT
 from lightning_modules.training.execution import recompute_layers
 from tests.conftest import make_tokens
 from tests.translations import WORDS, asked, pairs, recurrent, settings

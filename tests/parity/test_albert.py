@@ -86,7 +86,7 @@ def test_logits_and_gradients(models, padding):
     theirs, backbone, heads, objectives = models
     tokens = make_tokens(rows=4, length=20, vocab_size=VOCAB, padding=padding)
     tokens.tables["segment"][:, 11:] = 1
-    example = objectives.corrupt(Example.of(tokens), make_draws(), make_vocabulary(VOCAB))
+    example = objectives.mask_inputs(Example.of(tokens), make_draws(), make_vocabulary(VOCAB))
     mlm, sentence = example.targets["mlm"], example.targets["sentence"]
 
     expected = theirs(

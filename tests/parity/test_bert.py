@@ -69,7 +69,7 @@ def test_logits_and_gradients(models, padding):
     theirs, backbone, heads, objectives = models
     tokens = make_tokens(rows=4, length=20, vocab_size=VOCAB, padding=padding)
     tokens.tables["segment"][:, 11:] = 1
-    example = objectives.corrupt(Example.of(tokens), make_draws(), make_vocabulary(VOCAB))
+    example = objectives.mask_inputs(Example.of(tokens), make_draws(), make_vocabulary(VOCAB))
     target = example.targets["mlm"]
 
     expected = theirs(
@@ -112,7 +112,7 @@ def test_a_left_to_right_model_is_their_decoder(models, padding):
     ours, objective = settings.build(VOCAB).eval(), LanguageModel()
     ours.load_state_dict(backbone.state_dict())
     tokens = make_tokens(rows=4, length=20, vocab_size=VOCAB, padding=padding)
-    example = objective.corrupt(Example.of(tokens), make_draws(), make_vocabulary(VOCAB))
+    example = objective.mask_inputs(Example.of(tokens), make_draws(), make_vocabulary(VOCAB))
     target = example.targets["next"]
     with torch.no_grad():
         every = theirs(input_ids=tokens.ids, attention_mask=tokens.real.long()).logits

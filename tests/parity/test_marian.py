@@ -5,8 +5,8 @@ import torch
 from transformers import MarianConfig, MarianMTModel, PegasusConfig, PegasusForConditionalGeneration
 
 from lightning_modules.objectives import LanguageModel
-from lightning_modules.objectives.language_model import NEXT
-from lightning_modules.objectives.vocabulary_head import vocabulary_head
+from lightning_modules.objectives.heads import vocabulary_head
+from lightning_modules.objectives.lm import NEXT
 from tests.translations import WORDS, asked, pairs, settings
 
 _SHAPE = {

@@ -13,7 +13,7 @@ from lightning_modules import interop
 from lightning_modules.batch import Example, Queries, SegmentState, Tokens, Visibility
 from lightning_modules.config import ConfigError
 from lightning_modules.data.text.tokenizer import Tokenizer, train
-from lightning_modules.objectives.permutation_lm import visible
+from lightning_modules.objectives.plm import visible
 from lightning_modules.systems import SYSTEMS
 from tests.messages import naming
 from tests.parity.test_interop import MORE, TEXTS

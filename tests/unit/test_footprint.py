@@ -13,7 +13,7 @@ from lightning_modules.config import ConfigError
 from lightning_modules.footprint import example_of, exchanged, footprint, footprints, trace
 from lightning_modules.places import cache
 from lightning_modules.systems import BERT_BASE, GPT2, SYSTEMS, TRANSFORMER_XL_BASE
-from lightning_modules.training.averaging import MeanWeights
+from lightning_modules.training.callbacks import average
 from lightning_modules.training.execution import Execution, recompute_layers
 
 SMALL = {
@@ -70,7 +70,7 @@ def test_what_an_optimiser_keeps_and_devices_exchange_is_of_shared_weights_once(
         parameter.grad = torch.ones_like(parameter)
     optimizer.step()
     if averaged:
-        MeanWeights(optimizer).add()
+        average(optimizer)
     held = [value for state in optimizer.state.values() for value in state.values() if torch.is_tensor(value)]
     assert exchanged(system) == sum(p.grad.nbytes for p in module.parameters())
     assert footprint(system).optimizer == sum(tensor.nbytes for tensor in held if tensor.numel() > 1)

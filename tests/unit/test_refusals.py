@@ -91,7 +91,7 @@ class Declared(Auxiliary):
 
 def test_a_loss_term_without_a_declared_count_is_refused():
     objectives = Objectives(mlm=Auxiliary())
-    example = objectives.corrupt(Example.of(make_tokens()), make_draws(), make_vocabulary())
+    example = objectives.mask_inputs(Example.of(make_tokens()), make_draws(), make_vocabulary())
     heads = objectives.heads(SMALL.size(50))
     with pytest.raises(Unsupported, match=r"objectives\.mlm: loss term 'size' has no declared count"):
         objectives.loss(heads, SMALL.build(50)(example), example)

@@ -155,7 +155,7 @@ class Group:
 
 def _failed(meeting: Meeting, group: Group, error: Exception) -> RankError | None:
     """The failure of another rank, if there is one behind an error here."""
-    from lightning_modules.training.recorder import Diverged, Interrupted
+    from lightning_modules.training.callbacks import Diverged, Interrupted
 
     if isinstance(error, (Diverged, Interrupted)):
         return None

@@ -40,8 +40,8 @@ def _take_part(told: dict[str, Any]) -> int:
     from ablations.schema.run import Run
     from lightning_modules import speed
     from lightning_modules.training import ranks
+    from lightning_modules.training.callbacks import Diverged, Interrupted
     from lightning_modules.training.execution import Execution
-    from lightning_modules.training.recorder import Diverged, Interrupted
 
     outcomes.log_to(Path(told["log"]))
     meeting, rank = Meeting(Path(told["meeting"])), told["rank"]

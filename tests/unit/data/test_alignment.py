@@ -89,7 +89,7 @@ def test_predictions_own_the_bytes_of_their_tokens(tmp_path, kind):
         sequences,
         len(sequences),
         7,
-        lambda tokens, draws, vocabulary: every.corrupt(_example(tokens), draws, vocabulary),
+        lambda tokens, draws, vocabulary: every.mask_inputs(_example(tokens), draws, vocabulary),
     )
     assert predicted_bytes(sequences, behind, heldout, "mlm") == behind.sum()
 

@@ -11,7 +11,7 @@ from lightning_modules.config import ConfigError, identity
 from lightning_modules.data import Data, SegmentPairFormat, TextFormat, Tokenizer, annotations, open_annotated
 from lightning_modules.data.text.annotators import annotator, capitalised
 from lightning_modules.objectives import MaskedLM, Masking
-from lightning_modules.objectives.choosing import Tagged
+from lightning_modules.objectives.masking import Tagged
 from lightning_modules.pretraining import fit
 from tests.conftest import make_draws
 from tests.messages import naming
@@ -98,7 +98,7 @@ def test_names_alone_are_hidden_as_long_as_there_are_some(data):
     store = open_annotated(data, "train", {RULE})
     tokens = TextFormat(sequence_length=64).arrange(store).batch(np.arange(20))
     masking = Masking(rate=0.05, units=Tagged(annotator="capitalised", share=1.0), mask=1.0, same=0.0, random=0.0)
-    example = MaskedLM(masking=masking).corrupt(Example.of(tokens), make_draws(20), store.vocabulary)
+    example = MaskedLM(masking=masking).mask_inputs(Example.of(tokens), make_draws(20), store.vocabulary)
     assert (tokens.marks[RULE].reshape(-1)[example.targets["mlm"].where] > 0).all()
 
 

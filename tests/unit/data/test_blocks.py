@@ -38,7 +38,7 @@ def text_of(store, frame):
 def predictions(sequences, direction="left_to_right"):
     """The blocks as examples of a language model."""
     tokens = sequences.batch(np.arange(len(sequences)))
-    return LanguageModel(direction=direction, transform="none").corrupt(
+    return LanguageModel(direction=direction, transform="none").mask_inputs(
         Example.of(tokens), make_draws(len(sequences)), sequences.store.vocabulary
     )
 

@@ -37,7 +37,7 @@ def test_a_row_is_the_same_but_for_its_cls():
 
 def test_the_pair_is_read_where_its_cls_stands():
     for tokens in (make_tokens(), make_tokens(padding=5).with_cls_last()):
-        example = SentencePair().corrupt(Example.of(tokens), make_draws(), make_vocabulary())
+        example = SentencePair().mask_inputs(Example.of(tokens), make_draws(), make_vocabulary())
         assert (tokens.ids.flatten()[example.targets["sentence"].where] == 2).all()
 
 

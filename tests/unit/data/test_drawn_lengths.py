@@ -9,7 +9,7 @@ from lightning_modules.data.formats.stream import drawn_lengths
 from lightning_modules.data.order.batches import Prefetch
 from lightning_modules.pretraining import fit
 from lightning_modules.systems import SYSTEMS
-from lightning_modules.training.recorder import Interrupted
+from lightning_modules.training.callbacks import Interrupted
 from tests.end_to_end.test_training import stop_after
 
 STREAM = {

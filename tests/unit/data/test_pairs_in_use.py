@@ -115,11 +115,11 @@ def both(tokens, draws, vocabulary):
     """[MASK] only, and the question whether the segments belong together."""
     masking = Masking(mask=1.0, same=0.0, random=0.0)
     objectives = Objectives(mlm=MaskedLM(masking=masking), sentence=SentencePair())
-    return objectives.corrupt(Example.of(tokens), draws, vocabulary)
+    return objectives.mask_inputs(Example.of(tokens), draws, vocabulary)
 
 
 def only_hidden(tokens, draws, vocabulary):
-    return MaskedLM().corrupt(Example.of(tokens), draws, vocabulary)
+    return MaskedLM().mask_inputs(Example.of(tokens), draws, vocabulary)
 
 
 def test_heldout_text_is_running_text(text_file):

@@ -160,7 +160,7 @@ def test_rows_are_cut_where_the_longest_of_their_micro_batch_ends_and_hide_the_s
     objective = MaskedLM(masking=Masking(rate=0.4))
 
     def prepare(tokens, draws, vocabulary):
-        return objective.corrupt(Example.of(tokens), draws, vocabulary)
+        return objective.mask_inputs(Example.of(tokens), draws, vocabulary)
 
     schedule = BatchSchedule(0, 8, 6, micro_batch_size=1, by_tokens=True)
     padding = []

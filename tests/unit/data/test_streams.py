@@ -29,7 +29,7 @@ def stream(store, frame="none", length=LENGTH):
 
 
 def predict(tokens, draws, vocabulary):
-    example = LanguageModel().asked(Example.of(tokens))
+    example = LanguageModel().with_targets(Example.of(tokens))
     return replace(example, counts=LanguageModel().counts(example))
 
 

@@ -9,8 +9,8 @@ import torch
 from lightning_modules.finetuning.finetune import Finetune
 from lightning_modules.finetuning.run import finetune
 from lightning_modules.pretraining import fit
-from lightning_modules.training.layer_groups import layer_groups, trained
-from lightning_modules.training.recorder import Interrupted
+from lightning_modules.training.callbacks import Interrupted
+from lightning_modules.training.optimizers import layer_groups, trained
 from lightning_modules.training.weights import WEIGHTS, load_weights
 from tests.end_to_end.test_training import stop_after
 from tests.tuning import tunings

@@ -12,7 +12,7 @@ from lightning_modules.finetuning.head_pruning import Heads, attentions, importa
 from lightning_modules.finetuning.run import finetune
 from lightning_modules.tasks import expected_work
 from lightning_modules.tasks.settings import HeadPruning
-from lightning_modules.training.recorder import Interrupted
+from lightning_modules.training.callbacks import Interrupted
 from lightning_modules.training.weights import WEIGHTS
 from tests.tuning import planned, tunings
 

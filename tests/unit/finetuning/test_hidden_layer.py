@@ -12,7 +12,7 @@ from lightning_modules.batch import Encoded
 from lightning_modules.finetuning.run import finetune
 from lightning_modules.tasks.settings import HiddenLayer
 from lightning_modules.tasks.shapes.texts import TextHead
-from lightning_modules.training.optim import parameter_groups
+from lightning_modules.training.optimizers import parameter_groups
 from tests.tuning import accuracy, tunings
 
 SETTINGS, tuning = tunings(epochs=6, reader="concat", pooler=False, hidden_layer={"units": 12, "dropout": 0.2})

@@ -14,7 +14,7 @@ from lightning_modules.model.losses import summed_divergence, summed_divergence_
 from lightning_modules.pretraining import fit
 from lightning_modules.tasks import TASKS, expected_work, fitting
 from lightning_modules.tasks.shapes.texts import Texts
-from lightning_modules.training.recorder import CHECKPOINT
+from lightning_modules.training.callbacks import CHECKPOINT
 from lightning_modules.training.weights import WEIGHTS, load_weights
 from tests.toy import toy_task
 from tests.toy_shapes import TOYS
@@ -88,7 +88,7 @@ def test_a_student_that_equals_its_teacher_has_nothing_to_learn(tiny, task, tmp_
     module = plain.build()
     module.settings = settings
     same = plain.build()
-    module.teach(TaskTeacher(same.backbone, same.head))
+    module.distil_from(TaskTeacher(same.backbone, same.head))
     total, count, weight = module.terms(module.backbone(batch), batch)[TEACHER]
     assert (float(total.detach()), weight) == (0.0, 1.0)
     assert count > 0
@@ -102,7 +102,7 @@ def test_in_regression_it_is_the_squared_difference_of_answers(tiny):
     other = tuning(tiny, task="toy_numbers", seed=5).build()
     module.eval()
     teacher = TaskTeacher(other.backbone, other.head)
-    module.teach(teacher)
+    module.distil_from(teacher)
     ours, theirs = module(batch), teacher(batch)
     for temperature in (1.0, 4.0):
         module.settings = taught(temperature=temperature)

@@ -5,9 +5,9 @@ import torch
 
 from ablations.schema.run import Run
 from lightning_modules.finetuning.run import finetune, finetuned
+from lightning_modules.finetuning.weight_pruning import at_random, by_magnitude, hold, matrices, sparsity
 from lightning_modules.pretraining import fit
 from lightning_modules.tasks import TASKS
-from lightning_modules.training.masks import at_random, by_magnitude, hold, matrices, sparsity
 from lightning_modules.training.weights import WEIGHTS, load_weights
 from tests.toy import toy_task
 from tests.tuning import planned, tunings

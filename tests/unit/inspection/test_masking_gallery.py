@@ -5,7 +5,7 @@ import pytest
 from ablations.inspection.masking_gallery import SCHEMES, Gallery, expected_words
 from lightning_modules.data import Data, Tokenizer
 from lightning_modules.objectives import Masking
-from lightning_modules.objectives.choosing import Spans
+from lightning_modules.objectives.masking import Spans
 from tests import tiny
 
 SENTENCE = "the old cat sees Mary Jones under the young dog"

@@ -164,7 +164,8 @@ def _counted(system: System, rows: int) -> float:
     tokens = make_tokens(rows, length, vocab_size)
     if not system.format.unpredicted(length):
         tokens.special[:], tokens.following = False, tokens.ids[:, 0]
-    example = system.objectives.corrupt(Example.of(tokens), make_draws(rows), make_vocabulary(vocab_size)).to("meta")
+    vocabulary = make_vocabulary(vocab_size)
+    example = system.objectives.mask_inputs(Example.of(tokens), make_draws(rows), vocabulary).to("meta")
     with torch.device("meta"):
         module = system.build(seed=0)
     with FlopCounterMode(display=False) as counter:

@@ -10,8 +10,7 @@ from ablations.pages.retained_table import is_smaller, ratio, retained, whole_of
 from ablations.planning import grids
 from ablations.planning.plan import plan
 from ablations.schema.record import Record
-from lightning_modules.finetuning.removed import removed
-from lightning_modules.training.masks import matrices
+from lightning_modules.finetuning.weight_pruning import matrices, removed
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from lightning_modules.measures.effective_context import effective_contexts
 from lightning_modules.measures.final_metrics import measures
 from tests.by_token import losses_by_token
 from tests.messages import naming
-from tests.unit.training.test_carries import LSTM
+from tests.unit.training.test_recurrent_state import LSTM
 
 CONTEXTS = (100, 150, 200, 250, 300)
 

@@ -24,7 +24,7 @@ def batches(*rows, padding=0):
     prepared = []
     for n, count in enumerate(rows):
         example = Example.of(make_tokens(count, padding=padding, seed=n))
-        prepared.append(SYSTEM.objectives.corrupt(example, make_draws(count, seed=n), make_vocabulary()))
+        prepared.append(SYSTEM.objectives.mask_inputs(example, make_draws(count, seed=n), make_vocabulary()))
     return prepared
 
 

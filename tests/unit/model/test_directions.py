@@ -58,7 +58,7 @@ def test_a_prediction_knows_nothing_of_its_answer(direction):
         first, last = (HERE + 1, 12) if step == 1 else (1, HERE)
         found = []
         for tokens in changed_from(first, last):
-            example = objective.corrupt(Example.of(tokens), make_draws(), make_vocabulary())
+            example = objective.mask_inputs(Example.of(tokens), make_draws(), make_vocabulary())
             where = example.targets[name].where % 16 == HERE
             assert torch.equal(example.targets[name].ids[where], tokens.ids[:, HERE + step])
             with torch.no_grad():
@@ -68,7 +68,7 @@ def test_a_prediction_knows_nothing_of_its_answer(direction):
 
 def test_neighbours_are_asked_for_and_special_tokens_are_not():
     tokens = make_tokens(rows=2, length=6, padding=2)  # row 1: [CLS] a b [SEP] and padding
-    example = LanguageModel(direction="two_way").corrupt(Example.of(tokens), make_draws(2), make_vocabulary())
+    example = LanguageModel(direction="two_way").mask_inputs(Example.of(tokens), make_draws(2), make_vocabulary())
     following, before = example.targets["next"], example.targets["previous"]
     assert following.where.tolist() == [0, 1, 2, 3, 6, 7]
     assert before.where.tolist() == [2, 3, 4, 5, 8, 9]
@@ -76,7 +76,7 @@ def test_neighbours_are_asked_for_and_special_tokens_are_not():
     assert following.ids.tolist() == before.ids.tolist() == words
     assert torch.equal(example.inputs.ids, tokens.ids)
     assert not example.visible.causal, "each stack restricts itself"
-    one_way = LanguageModel().corrupt(Example.of(tokens), make_draws(2), make_vocabulary())
+    one_way = LanguageModel().mask_inputs(Example.of(tokens), make_draws(2), make_vocabulary())
     assert one_way.visible.causal
     assert not one_way.visible.anticausal
 
@@ -116,7 +116,7 @@ def test_the_neighbours_of_a_one_way_model_are_on_one_side(direction):
     """The next token is asked of what stands left of it alone, the previous one of what stands right of it."""
     tokens = make_tokens(rows=1, length=6)
     a, b, c, d = tokens.ids[0, 1:5].tolist()
-    example = LanguageModel(direction=direction).corrupt(Example.of(tokens), make_draws(1), make_vocabulary())
+    example = LanguageModel(direction=direction).mask_inputs(Example.of(tokens), make_draws(1), make_vocabulary())
     wanted = {"next": ([a, b, c, d], [-1, a, b, c], [-1] * 4), "previous": ([a, b, c, d], [-1] * 4, [b, c, d, -1])}
     for name in LanguageModel(direction=direction).targets:
         assert tuple(part.tolist() for part in bigram.seen(example, name, mask=4)) == wanted[name]
@@ -125,7 +125,7 @@ def test_the_neighbours_of_a_one_way_model_are_on_one_side(direction):
 @pytest.mark.parametrize("direction", WAYS[:2])
 def test_a_masked_baseline_loses_the_side_that_the_model_loses(direction):
     tokens = make_tokens(rows=1, length=6)
-    example = MaskedLM().corrupt(Example.of(tokens), make_draws(1), make_vocabulary())
+    example = MaskedLM().mask_inputs(Example.of(tokens), make_draws(1), make_vocabulary())
     word, left, right = bigram.seen(example, "mlm", mask=4)
     example.visible = Visibility().toward(direction)
     same, *sides = bigram.seen(example, "mlm", mask=4)

@@ -175,7 +175,7 @@ def test_no_gradient_of_a_direction_reaches_what_the_other_reads():
 
 def test_each_word_predicts_the_one_beside_it_and_rare_ones_are_one():
     lm, batch = LanguageModel(direction="two_way", units="words"), example()
-    asked = lm.corrupt(batch, make_draws(2), PIECES).targets
+    asked = lm.mask_inputs(batch, make_draws(2), PIECES).targets
     # the cats sat a mat: cats is no piece; of the second row the long word is one, with ##ting another
     assert asked["next_word"].where.tolist() == [0, 1, 2, 4, 5, 8, 9]
     assert asked["next_word"].ids.tolist() == [5, 1, 9, 6, 10, 1, 6]

@@ -30,7 +30,7 @@ def networks(settings, objectives):
 
 def corrupted(objectives, padding=0, **changes):
     tokens = dataclasses.replace(make_tokens(padding=padding), **changes)
-    example = objectives.corrupt(Example.of(tokens), make_draws(), make_vocabulary())
+    example = objectives.mask_inputs(Example.of(tokens), make_draws(), make_vocabulary())
     assert example.output_positions is None
     return example
 

@@ -14,7 +14,7 @@ from lightning_modules.model.weights import shaping
 from lightning_modules.pretraining import fit
 from lightning_modules.tasks import Features, FineTuning
 from lightning_modules.tasks.fitting import check
-from lightning_modules.training.optim import parameter_groups
+from lightning_modules.training.optimizers import parameter_groups
 from tests.conftest import make_tokens
 from tests.every import every
 

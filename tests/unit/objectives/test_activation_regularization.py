@@ -8,7 +8,7 @@ from lightning_modules.batch import Encoded, Example
 from lightning_modules.config import ConfigError
 from lightning_modules.objectives import ActivationRegularization
 from lightning_modules.systems import SYSTEMS
-from lightning_modules.training.terms import share
+from lightning_modules.training.module import step_loss
 from tests.conftest import make_tokens
 
 
@@ -52,12 +52,7 @@ def test_the_whole_loss_has_them_once(tiny):
     assert set(system.objectives.measure(module.heads, output, example)) == {"next_loss", "next_accuracy"}
     assert system.parameters() == tiny.but(**lstm).parameters()
     means = sum(float(total.detach()) / count for total, count, _ in terms.values())
-
-    class Alone:
-        class trainer:
-            accumulate_grad_batches = world_size = 1
-
-    assert float(share(terms, example.counts, Alone).detach()) == pytest.approx(means, rel=1e-5)
+    assert float(step_loss(terms, example.counts).detach()) == pytest.approx(means, rel=1e-5)
 
 
 def test_a_transformer_has_none():

@@ -1,4 +1,4 @@
-"""How a model is measured on held-out text is said by the objective that corrupts its input."""
+"""How a model is measured on held-out text is said by the objective that masks its inputs."""
 
 from dataclasses import replace
 from typing import ClassVar
@@ -23,16 +23,16 @@ from tests.unit.synthetic import losses, make_cell, make_claim, make_grid
 
 
 class Silent(Objective):
-    """An objective as a user adds it: it corrupts and has a head, a loss and measures, under a target of its own."""
+    """An objective as a user adds it: it masks inputs and has a head, a loss and measures of a target of its own."""
 
-    corrupts: ClassVar[bool] = True
+    masks_inputs: ClassVar[bool] = True
     targets: ClassVar[tuple[str, ...]] = ("plm",)
 
     def heads(self, size):
         return MaskedLM().heads(size)
 
-    def corrupt(self, example, draws, vocabulary):
-        example = MaskedLM().corrupt(example, draws, vocabulary)
+    def mask_inputs(self, example, draws, vocabulary):
+        example = MaskedLM().mask_inputs(example, draws, vocabulary)
         return replace(example, targets={"plm" if name == "mlm" else name: t for name, t in example.targets.items()})
 
     def loss(self, heads, encoded, example):
@@ -89,11 +89,11 @@ class Shaky(Itself):
 
     norm_eps: float = knob(1e-12, "Added to the share that is hidden, in hundred thousandths.")
 
-    def corrupt(self, example, draws, vocabulary):
+    def mask_inputs(self, example, draws, vocabulary):
         return (
             MaskedLM()
             .but(masking=self.masking.but(rate=self.masking.rate + 1e4 * self.norm_eps))
-            .corrupt(example, draws, vocabulary)
+            .mask_inputs(example, draws, vocabulary)
         )
 
 
@@ -188,8 +188,8 @@ def test_settings_that_act_on_the_corruption_do(change):
     """Static masks are other draws, and a class may use a setting that it declares itself as it likes."""
     one = Wider().but(**{"objectives.mlm": None, "objectives.shaky": {}})
     other = one.but(**{f"objectives.shaky.{name}": value for name, value in change.items()})
-    vocabulary = make_vocabulary()
-    shown = [it.heldout_objective.corrupt(Example.of(make_tokens()), make_draws(), vocabulary) for it in (one, other)]
+    example, own = Example.of(make_tokens()), [it.heldout_objective for it in (one, other)]
+    shown = [objective.mask_inputs(example, make_draws(), make_vocabulary()) for objective in own]
     assert not torch.equal(shown[0].inputs.ids, shown[1].inputs.ids)
     assert judged(one, other).reason == Reason.TEXT
 
@@ -224,12 +224,12 @@ def test_losses_by_sequence_are_of_one_text_only_with_one_corruption(tiny, tmp_p
     assert one == same
 
 
-@pytest.mark.parametrize("kind", [kind for kind in Objectives.kinds().values() if kind.corrupts])
+@pytest.mark.parametrize("kind", [kind for kind in Objectives.kinds().values() if kind.masks_inputs])
 def test_whatever_corrupts_measures_a_loss_at_each_of_its_held_out_targets(kind):
     """A training compares these losses with those of the bigram and unigram baselines, by name."""
     objective, model = kind(), Transformer(num_layers=1, hidden_size=16, num_heads=2, max_positions=16)
     model = model.but(query_stream=QUERY_STREAM in objective.needs)
     form = objective.held_out(MaskedLM())
-    example = form.corrupt(Example.of(make_tokens()), make_draws(), make_vocabulary())
+    example = form.mask_inputs(Example.of(make_tokens()), make_draws(), make_vocabulary())
     measured = objective.measure(objective.heads(model.size(50)), model.build(50)(example), example)
     assert {f"{prefix(target)}loss" for target in form.targets} <= measured.keys()

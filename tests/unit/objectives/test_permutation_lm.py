@@ -14,8 +14,8 @@ from lightning_modules.data.baselines import bigram
 from lightning_modules.evaluation import Evaluation
 from lightning_modules.model import Transformer
 from lightning_modules.objectives import MaskedLM, PermutationLM
-from lightning_modules.objectives.choosing import Pieces, SpreadSpans
-from lightning_modules.objectives.permutation_lm import orders
+from lightning_modules.objectives.masking import Pieces, SpreadSpans
+from lightning_modules.objectives.plm import random_order
 from lightning_modules.pretraining import fit
 from tests.conftest import make_draws, make_tokens, make_vocabulary
 from tests.messages import naming
@@ -26,7 +26,9 @@ USUAL = Evaluation(rate=0.25).objective
 
 def corrupted(rows=8, length=24, padding=4, objective=None, first=0):
     tokens = make_tokens(rows, length, padding=padding)
-    return (objective or PermutationLM()).corrupt(Example.of(tokens), make_draws(rows, first=first), make_vocabulary())
+    return (objective or PermutationLM()).mask_inputs(
+        Example.of(tokens), make_draws(rows, first=first), make_vocabulary()
+    )
 
 
 def encoder(**changes):
@@ -76,14 +78,16 @@ def test_the_order_is_one_of_targets_and_special_pieces():
 
 
 def test_orders_are_uniform_and_new_at_every_presentation():
-    chosen, special = np.zeros((6000, 8), dtype=bool), np.zeros((6000, 8), dtype=bool)
+    rows, chosen = make_tokens(6000, 8), np.zeros((6000, 8), dtype=bool)
+    rows.special[:] = False
     chosen[:, [1, 4, 6]] = True
-    order = orders(chosen, special, make_draws(6000))
+    order = random_order(Example.of(rows), chosen, make_draws(6000)).numpy()
     assert (order[:, [0, 2, 3, 5, 7]] == -1).all()
     _, counts = np.unique(order[:, [1, 4, 6]], axis=0, return_counts=True)
     assert len(counts) == 6
     assert counts / 6000 == pytest.approx(np.full(6, 1 / 6), abs=0.02)
-    assert np.array_equal(order[10:20], orders(chosen[:10], special[:10], make_draws(10, first=10)))
+    few = Example.of(rows).rows(torch.arange(10))
+    assert np.array_equal(order[10:20], random_order(few, chosen[:10], make_draws(10, first=10)).numpy())
 
 
 def test_the_same_presentation_has_the_same_order_whatever_k_is():
@@ -144,7 +148,7 @@ def test_flops_count_a_row_for_each_target(tiny, plain):
     head = {} if plain else {"objectives.plm.transform": "bert", "model.segment_relation": True}
     system = tiny.but(**PLM, **{"model.hidden_size": 64, "model.num_heads": 4, "model.num_layers": 2,
                                 "format.sequence_length": 40, "training.batch_size": 32}, **head)  # fmt: skip
-    example = system.objectives.corrupt(Example.of(make_tokens(32, 40, 64)), make_draws(32), make_vocabulary(64))
+    example = system.objectives.mask_inputs(Example.of(make_tokens(32, 40, 64)), make_draws(32), make_vocabulary(64))
     module = system.build(seed=0)
     with FlopCounterMode(display=False) as counter:
         terms = system.objectives.loss(module.heads, module.backbone(example), example)
@@ -194,6 +198,6 @@ def test_what_it_cannot_be_is_refused_by_name(tiny, changes, words):
 def test_a_row_without_text_is_asked_nothing():
     tokens = make_tokens(2, 8)
     tokens = replace(tokens, special=tokens.special | torch.tensor([[True], [False]]))
-    example = PermutationLM().corrupt(Example.of(tokens), make_draws(2), make_vocabulary())
+    example = PermutationLM().mask_inputs(Example.of(tokens), make_draws(2), make_vocabulary())
     assert (example.targets["permuted"].where >= 8).all()
     assert encoder()(example).queries.isfinite().all()

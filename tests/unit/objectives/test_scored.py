@@ -16,7 +16,7 @@ def test_the_half_that_is_read_last_predicts(direction, padding):
     tokens = make_tokens(padding=padding)
     lengths = tokens.real.sum(1)
     assert lengths.min() == 16 - padding
-    both = [each.corrupt(Example.of(tokens), make_draws(), make_vocabulary()) for each in (whole, half)]
+    both = [each.mask_inputs(Example.of(tokens), make_draws(), make_vocabulary()) for each in (whole, half)]
     for name in whole.targets:
         everything, later = (example.targets[name] for example in both)
         column, length = everything.where % 16, lengths[everything.where // 16]
@@ -30,13 +30,13 @@ def test_the_half_that_is_read_last_predicts(direction, padding):
 @pytest.mark.parametrize("length", [15, 16])
 def test_as_many_predict_as_is_expected(scored, length):
     lm, tokens = LanguageModel(scored=scored), make_tokens(length=length)
-    assert lm.corrupt(Example.of(tokens), make_draws(), make_vocabulary()).targets["next"].count() == (
+    assert lm.mask_inputs(Example.of(tokens), make_draws(), make_vocabulary()).targets["next"].count() == (
         4 * lm.expected_predictions(length, 2)
     )
     tokens.special = torch.zeros_like(tokens.special)
-    assert lm.asked(Example.of(tokens)).targets["next"].count() == 4 * lm.expected_predictions(length, 1)
+    assert lm.with_targets(Example.of(tokens)).targets["next"].count() == 4 * lm.expected_predictions(length, 1)
     tokens.following = torch.tensor([7, 8, 9, 10])
-    asked = lm.asked(Example.of(tokens)).targets["next"]
+    asked = lm.with_targets(Example.of(tokens)).targets["next"]
     assert asked.count() == 4 * lm.expected_predictions(length, 0)
     assert asked.ids[asked.where % length == length - 1].tolist() == [7, 8, 9, 10]
 

@@ -1,5 +1,7 @@
 """The span boundary objective: what it asks, what it reads, and where it is harmless."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -10,9 +12,10 @@ from lightning_modules.batch import Example, Unsupported
 from lightning_modules.config import ConfigError
 from lightning_modules.model import Transformer
 from lightning_modules.objectives import MaskedLM, Masking, Objectives, SpanBoundary, own_heads
-from lightning_modules.objectives.choosing import Spans
+from lightning_modules.objectives.masking import Spans
 from lightning_modules.system import System
 from tests.conftest import make_draws, make_tokens, make_vocabulary
+from tests.every import every
 from tests.messages import naming
 
 MODEL = Transformer(num_layers=2, hidden_size=16, num_heads=2, max_positions=40, dropout=0.0, attention_dropout=0.0,
@@ -28,7 +31,7 @@ def corrupted(chosen, rows=8, length=40, padding=6, seed=0):
     tokens = make_tokens(rows, length, 50, padding, seed)
     tokens.tables = {}
     tokens.ids[::3, 20], tokens.special[::3, 20] = 3, True
-    return tokens, chosen.corrupt(Example.of(tokens), make_draws(rows, seed), make_vocabulary())
+    return tokens, chosen.mask_inputs(Example.of(tokens), make_draws(rows, seed), make_vocabulary())
 
 
 def network(chosen, seed=0, **model):
@@ -37,8 +40,7 @@ def network(chosen, seed=0, **model):
     return settings.build(50), chosen.heads(settings.size(50))
 
 
-@pytest.mark.parametrize("longest", [1, 3, 15])
-@pytest.mark.parametrize("rate", [0.15, 0.4])
+@every(("longest", "rate"), [(longest, rate) for longest in (1, 3, 15) for rate in (0.15, 0.4)])
 def test_it_asks_what_lies_between_two_visible_pieces(longest, rate):
     chosen = objectives(longest, rate)
     tokens, example = corrupted(chosen)
@@ -66,7 +68,7 @@ def test_it_asks_what_lies_between_two_visible_pieces(longest, rate):
     assert example.groups is None
 
 
-@pytest.mark.parametrize("embedding_size", [None, 8])
+@every("embedding_size", [None, 8])
 def test_the_head_reads_both_neighbours_and_the_place(embedding_size):
     chosen = objectives(position_size=5)
     backbone, heads = network(chosen, embedding_size=embedding_size)
@@ -103,21 +105,15 @@ def test_a_step_computes_the_last_layer_beside_spans_too():
         assert torch.allclose(one, other, atol=1e-6)
 
 
-class Alone:
-    """The part of a trainer that a training step reads."""
-
-    accumulate_grad_batches = world_size = 1
-
-
 def test_a_step_without_a_span_is_harmless(tiny):
     """Everything is hidden, so that no piece is left beside a span."""
     spans = {"objectives.mlm.masking.units.kind": "spans", "objectives.mlm.masking.rate": 1.0, "objectives.sbo": {}}
     gradients = []
     for system in (tiny.but(**spans), tiny.but(**{**spans, "objectives.sbo": None})):
         module = system.but(**{"model.dropout": 0.0}).build(0).eval()
-        module.trainer = Alone()
+        module.trainer = SimpleNamespace(accumulate_grad_batches=1, world_size=1)
         tokens = make_tokens(4, 16, 64)
-        example = system.objectives.corrupt(Example.of(tokens), make_draws(), make_vocabulary(64))
+        example = system.objectives.mask_inputs(Example.of(tokens), make_draws(), make_vocabulary(64))
         module.training_step(example, 0).backward()
         assert all(np.isfinite(value) for value in module.training_loss().values())
         gradients.append({name: p.grad for name, p in module.named_parameters()})
@@ -126,26 +122,23 @@ def test_a_step_without_a_span_is_harmless(tiny):
     assert all((gradient == 0).all() for name, gradient in gradients[0].items() if name.startswith("heads.sbo"))
 
 
-@pytest.mark.parametrize("kind", ["pieces", "whole_words", "ngrams", "bionic"])
-def test_it_is_refused_where_nothing_gives_spans(kind):
-    with pytest.raises(ConfigError, match=naming("objectives.sbo", kind, "spans", "tagged")):
-        System().but(**{"objectives.mlm.masking.units.kind": kind, "objectives.sbo": {}})
-    System().but(**{"objectives.mlm.masking.units.kind": kind, "objectives.sbo.weight": 0.0})
-
-
-def test_it_is_refused_without_masked_words():
+def test_it_is_refused_where_nothing_gives_spans():
+    for kind in ("pieces", "whole_words", "ngrams", "bionic"):
+        with pytest.raises(ConfigError, match=naming("objectives.sbo", kind, "spans", "tagged")):
+            System().but(**{"objectives.mlm.masking.units.kind": kind, "objectives.sbo": {}})
+        System().but(**{"objectives.mlm.masking.units.kind": kind, "objectives.sbo.weight": 0.0})
     one_way = {"objectives.mlm": None, "objectives.lm": {}, "model.direction": "left_to_right", "objectives.sbo": {}}
     with pytest.raises(ConfigError, match=naming("objectives.sbo", "objectives.mlm.masking.units.kind")):
         System().but(**one_way)
     with pytest.raises(Unsupported, match="hides spans"):
-        SpanBoundary().corrupt(Example.of(make_tokens()), make_draws(), make_vocabulary())
+        SpanBoundary().mask_inputs(Example.of(make_tokens()), make_draws(), make_vocabulary())
 
 
 def test_its_work_is_that_of_every_hidden_position_less_what_lies_at_edges():
     chosen = objectives(rate=0.15, longest=40)
     tokens = make_tokens(64, 512, 50)
     tokens.tables = {}
-    example = chosen.corrupt(Example.of(tokens), make_draws(64), make_vocabulary())
+    example = chosen.mask_inputs(Example.of(tokens), make_draws(64), make_vocabulary())
     size = MODEL.size(50)
     backbone, heads = network(chosen, max_positions=512)
     encoded = backbone(example)

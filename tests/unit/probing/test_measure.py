@@ -20,7 +20,7 @@ from lightning_modules.probing.parts import Parts
 from lightning_modules.probing.states import Places, Rows, combined, pooled
 from lightning_modules.systems import ROBERTA_BASE
 from lightning_modules.tasks.shapes.texts import Row, Texts
-from lightning_modules.training.recorder import Interrupted
+from lightning_modules.training.callbacks import Interrupted
 from tests.messages import naming
 
 CPU = torch.device("cpu")

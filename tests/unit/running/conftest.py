@@ -6,7 +6,7 @@ from lightning_modules import cached
 from lightning_modules import pretraining as fitting
 from lightning_modules.finetuning import run as tuning
 from lightning_modules.tasks import TASKS, pins
-from lightning_modules.training.recorder import CHECKPOINT, Fitted, Progress
+from lightning_modules.training.callbacks import CHECKPOINT, Fitted, Progress
 from lightning_modules.training.weights import WEIGHTS
 from tests.toy import toy_task
 from tests.unit.run_graphs import RATE

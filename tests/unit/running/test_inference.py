@@ -16,7 +16,7 @@ from ablations.planning.plan import plan
 from ablations.running import inference
 from ablations.running.inference import Setting
 from lightning_modules.config import ConfigError
-from lightning_modules.training import masks
+from lightning_modules.finetuning import weight_pruning
 
 QUICK = Setting(turns=2, seconds=0.0)
 
@@ -120,7 +120,7 @@ def test_int8_has_as_many_flops_and_parameters_and_a_smaller_file(tmp_path):
     rows = inference.measure(planned.cells, Setting(turns=2, seconds=0.0, batches=(1,)))["cells"]
     whole, rounded = rows["BERT"], rows["int8"]
     assert (rounded["flops"], rounded["parameters"]) == (whole["flops"], whole["parameters"])
-    matrices = sum(w.numel() for w in masks.matrices(planned.cells[0].system.model.build(4)).values())
+    matrices = sum(w.numel() for w in weight_pruning.matrices(planned.cells[0].system.model.build(4)).values())
     saved = 1e6 * (whole["file_mb"] - rounded["file_mb"])
     assert saved == pytest.approx(3 * matrices, rel=0.15)  # three of four bytes, less what names each packed matrix
     assert rows["half of the weights"] == whole

@@ -18,7 +18,7 @@ from ablations.running.launch import Launch
 from ablations.running.ranks.meeting import Meeting, RankFailure
 from ablations.schema.kinds import Watch
 from lightning_modules import pretraining as fitting
-from lightning_modules.training.recorder import CHECKPOINT, Diverged
+from lightning_modules.training.callbacks import CHECKPOINT, Diverged
 from lightning_modules.training.weights import WEIGHTS
 from tests.messages import names
 from tests.unit.run_graphs import LAYERS, WARM, planned, put

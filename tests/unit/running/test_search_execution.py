@@ -18,7 +18,7 @@ from lightning_modules import pretraining as fitting
 from lightning_modules.config import ConfigError
 from lightning_modules.systems import SYSTEMS
 from lightning_modules.tasks.scores.kept import unpack
-from lightning_modules.training.recorder import CHECKPOINT, Diverged, Fitted
+from lightning_modules.training.callbacks import CHECKPOINT, Diverged, Fitted
 from lightning_modules.training.weights import WEIGHTS
 from tests.messages import names, naming
 from tests.unit.planning.test_search import LR, RATE, read, written

@@ -10,7 +10,7 @@ import pytest
 from ablations.commands.checkpoints import _bar
 from ablations.core import notebooks
 from lightning_modules.config import ConfigError
-from lightning_modules.training.recorder import Progress
+from lightning_modules.training.callbacks import Progress
 from tests import tiny
 from tests.messages import names
 

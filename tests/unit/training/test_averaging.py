@@ -9,10 +9,10 @@ from torch import nn
 
 from lightning_modules.config import ConfigError
 from lightning_modules.pretraining import fit
-from lightning_modules.training.averaging import MeanWeights, is_nonmonotone
-from lightning_modules.training.optim import Optimizer
-from lightning_modules.training.pretrain import Pretrain
-from lightning_modules.training.recorder import Interrupted
+from lightning_modules.training import callbacks
+from lightning_modules.training.callbacks import Interrupted, average, is_nonmonotone
+from lightning_modules.training.module import Pretrain
+from lightning_modules.training.optimizers import Optimizer
 from lightning_modules.training.weights import WEIGHTS
 from tests.depth import some
 
@@ -53,7 +53,7 @@ def test_every_optimiser_has_a_mean_and_goes_on_as_without(algorithm, corrected)
             optimizer.step()
             seen.append([p.detach().clone() for p in layer.parameters()])
             if number in averaged:
-                MeanWeights(optimizer).add()
+                average(optimizer)
             if resumed and number == 3:
                 state, optimizer = copy.deepcopy(optimizer.state_dict()), settings.build(both)
                 optimizer.load_state_dict(state)
@@ -92,17 +92,17 @@ def test_when_a_loss_triggers(losses, interval, expected):
 def watched(monkeypatch):
     """The steps after which averaging begins, and the weights after each step."""
     begun, seen = [], []
-    begin, step = MeanWeights.begin, Pretrain.optimizer_step
+    step = Pretrain.optimizer_step
 
-    def noted(mean):
-        begun.append(len(seen))
-        begin(mean)
+    def noted(losses, interval):
+        begun.extend([len(seen)] * is_nonmonotone(losses, interval))
+        return is_nonmonotone(losses, interval)
 
     def stepped(module, *given, **named):
         step(module, *given, **named)
         seen.append({name: p.detach().clone() for name, p in module.named_parameters()})
 
-    monkeypatch.setattr(MeanWeights, "begin", noted)
+    monkeypatch.setattr(callbacks, "is_nonmonotone", noted)
     monkeypatch.setattr(Pretrain, "optimizer_step", stepped)
     return begun, seen
 
@@ -226,7 +226,7 @@ def test_the_rate_is_by_the_length_of_the_step(awd, tmp_path, monkeypatch):
 
     def noted(module, optimizer):
         logged(module, optimizer)
-        seen.append((module._positions, [group["lr"] for group in optimizer.param_groups]))
+        seen.append((module._length, [group["lr"] for group in optimizer.param_groups]))
 
     monkeypatch.setattr(Pretrain, "on_before_optimizer_step", noted)
     fit(awd.but(**{"schedule.decay": "linear"}), 0, tmp_path)

@@ -10,7 +10,7 @@ from lightning_modules.batch import Encoded, Example
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.data.text.tokenizer import SPECIALS
 from lightning_modules.generation.language_model import LanguageModelOf
-from lightning_modules.objectives.language_model import LanguageModel
+from lightning_modules.objectives.lm import LanguageModel
 
 
 class _Backbone(nn.Module):

@@ -11,7 +11,7 @@ from lightning_modules.data.store import tokenizer_file
 from lightning_modules.data.text.encode import Encoder
 from lightning_modules.generation.language_model import of_training
 from lightning_modules.measures.final_metrics import measures
-from lightning_modules.objectives.language_model import NEXT
+from lightning_modules.objectives.lm import NEXT
 from lightning_modules.zero_shot import stream
 from lightning_modules.zero_shot.measure import asked, kept
 from lightning_modules.zero_shot.settings import Measurement
@@ -19,7 +19,7 @@ from lightning_modules.zero_shot.speed import TURNS
 from lightning_modules.zero_shot.table import ZERO_SHOT
 from tests.by_token import losses_by_token
 from tests.messages import naming
-from tests.unit.training.test_carries import LSTM
+from tests.unit.training.test_recurrent_state import LSTM
 
 XL = {
     "objectives.mlm": None,
@@ -148,9 +148,9 @@ def test_tokens_at_some_distances_stand_in_another_order(tiny, monkeypatch, shuf
 
     def noting(name):
         seen[name] = []
-        own = stream.Carries.read
+        own = stream.RecurrentState.encode
         monkeypatch.setattr(
-            stream.Carries, "read", lambda *args: seen[name].append(args[2].inputs.ids.flip(1)) or own(*args)
+            stream.RecurrentState, "encode", lambda *args: seen[name].append(args[2].inputs.ids.flip(1)) or own(*args)
         )
 
     noting("plain")

@@ -1,9 +1,8 @@
-"""The carries of rows that go on from batch to batch (segment-level recurrence: Dai et al. 2019, section 3.2)."""
+"""The recurrent state of rows that continue from batch to batch (Dai et al. 2019, section 3.2)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from lightning_modules.batch import Encoded, Example
@@ -11,7 +10,7 @@ from lightning_modules.model.cache import filled, reset, rolled, tensors
 from lightning_modules.model.settings import BackboneModule
 
 
-class Carries:
+class RecurrentState:
     """What a model carries from batch to batch, for each group of rows that go on (`Tokens.segment_state`).
 
     Training and evaluation have one each. Gradients stop at what is carried. A model that carries nothing, and rows
@@ -24,21 +23,20 @@ class Carries:
     """
 
     def __init__(self, memory_length: int | None = None, foreign: bool = False) -> None:
-        self.memory_length = memory_length
-        self.foreign = foreign
+        self.memory_length, self.foreign = memory_length, foreign
         self._held: dict[int, Any] = {}
         self._saved: dict[int, Sequence[Tensor]] = {}  # of a checkpoint, until the model has said how they belong
 
-    def read(self, backbone: BackboneModule, example: Example) -> Encoded:
+    def encode(self, backbone: BackboneModule, example: Example) -> Encoded:
         """What the model makes of a batch, after what it carries of the rows before."""
         segment = example.inputs.segment_state
         if segment is None:
             return backbone(example)
-        rows, device = len(example.inputs.ids), example.inputs.ids.device
+        ids = example.inputs.ids
         if segment.group in self._held:
             carry = self._held[segment.group]
         else:
-            carry = self._begun(backbone, rows, device)
+            carry = backbone.begin(len(ids), ids.device, self.memory_length)
             if saved := self._saved.pop(segment.group, None):
                 carry = filled(carry, saved)
         if carry is None:
@@ -49,20 +47,8 @@ class Carries:
         self._held[segment.group] = encoded.carry
         return backbone(example, rolled(carry)) if self.foreign else encoded
 
-    def _begun(self, backbone: BackboneModule, rows: int, device: torch.device) -> Any:
-        own = backbone.memory_length
-        backbone.memory_length = own if self.memory_length is None else self.memory_length
-        try:
-            return backbone.begin(rows, device)
-        finally:
-            backbone.memory_length = own
-
-    def forget(self) -> None:
-        """Drops everything, as before the first batch."""
-        self._held, self._saved = {}, {}
-
-    def state(self, gathered: Callable[[Tensor], Tensor]) -> dict[int, list[Tensor]]:
-        """What is carried, for a checkpoint.
+    def state_dict(self, gathered: Callable[[Tensor], Tensor]) -> dict[int, list[Tensor]]:
+        """The state for a checkpoint.
 
         Args:
             gathered: A tensor of this rank -> those of all ranks, along a new first axis.
@@ -70,6 +56,6 @@ class Carries:
         held = {group: tensors(carry) for group, carry in self._held.items()} | dict(self._saved)
         return {group: [gathered(tensor).cpu() for tensor in own] for group, own in held.items()}
 
-    def restore(self, state: Mapping[int, Sequence[Tensor]], rank: int) -> None:
-        """Restores the part of a rank of what `state` returned."""
+    def load_state_dict(self, state: Mapping[int, Sequence[Tensor]], rank: int) -> None:
+        """Restores the part of a rank of what `state_dict` returned."""
         self._held, self._saved = {}, {group: [tensor[rank] for tensor in own] for group, own in state.items()}

@@ -21,7 +21,7 @@ class ActivationRegularization(Objective):
     means of squares.
     """
 
-    corrupts: ClassVar[bool] = False
+    masks_inputs: ClassVar[bool] = False
     targets: ClassVar[tuple[str, ...]] = ()
     needs: ClassVar[dict[str, str]] = {
         RECURRENT_STATES: "set model.kind to lstm, or objectives.activations to null",
@@ -32,26 +32,22 @@ class ActivationRegularization(Objective):
         1.0, "Factor on the mean square of the differences of neighbouring last states, without dropout (TAR).", ge=0
     )
 
-    def heads(self, size: Size) -> nn.ModuleDict:
-        """None: nothing is predicted."""
-        return nn.ModuleDict()
-
-    def corrupt(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
+    def mask_inputs(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
         """The example as it is."""
         return example
 
     def counts(self, example: Example) -> dict[str, float]:
         """Real positions, and pairs of neighbouring ones."""
         real = example.inputs.real
-        return {"activation": float(real.sum()), "temporal": float(_both(real).sum())}
+        return {"activation": float(real.sum()), "temporal": float((real[:, 1:] & real[:, :-1]).sum())}
 
     def loss(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, Tensor]:
         """Mean squares over the units, times their factors, summed over positions."""
-        real, dropped, states = example.inputs.real, encoded.last.float(), encoded.layers[-1].float()
+        real, states = example.inputs.real, encoded.layers[-1].float()
         steps = states[:, 1:] - states[:, :-1]
         return {
-            "activation": self.activation * _summed(dropped, real),
-            "temporal": self.temporal * _summed(steps, _both(real)),
+            "activation": self.activation * _summed(encoded.last.float(), real),
+            "temporal": self.temporal * _summed(steps, real[:, 1:] & real[:, :-1]),
         }
 
     def measure(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, tuple[Tensor, Tensor]]:
@@ -66,8 +62,3 @@ class ActivationRegularization(Objective):
 def _summed(x: Tensor, real: Bool[Tensor, "b t"]) -> Tensor:
     """The mean square over the units, summed over real positions."""
     return torch.where(real, x.square().mean(-1), 0.0).sum()
-
-
-def _both(real: Bool[Tensor, "b t"]) -> Bool[Tensor, "b t-1"]:
-    """Whether a position and the next one are real."""
-    return real[:, 1:] & real[:, :-1]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lightning_modules.batch import Unsupported
 from lightning_modules.data import Vocabulary
 from lightning_modules.objectives import Masking
-from lightning_modules.objectives.choosing import Bionic, NGrams, Pieces, Spans, SpreadSpans, Tagged, Text, WholeWords
+from lightning_modules.objectives.masking import Bionic, NGrams, Pieces, Spans, SpreadSpans, Tagged, Text, WholeWords
 from tests.conftest import make_draws, make_tokens
 
 SIZE = 60

@@ -1,4 +1,4 @@
-"""Masks on weights: which are removed, and that they stay 0 while the others are trained.
+"""Weights and heads that a fine-tuning removes: masks hold weights at 0 while the others are trained.
 
 Removed weights are zeros in matrices of the same size. No kernel here is faster for them.
 """
@@ -10,6 +10,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from lightning_modules.draws import permutation
+from lightning_modules.finetuning.head_pruning import Heads
+from lightning_modules.model.weights import undrawn
+from lightning_modules.system import System
+from lightning_modules.tasks import FineTuning
 
 Masks = dict[str, Bool[Tensor, "..."]]  # name of a weight -> True where it stays
 
@@ -76,3 +80,17 @@ def _without(removed: Bool[Tensor, "..."]) -> Callable[[Tensor], Tensor]:
         return gradient.masked_fill(there[gradient.device], 0.0)
 
     return masked
+
+
+def removed(system: System, settings: FineTuning) -> int:
+    """Parameters of removed heads, and weights that are held at 0. Counted without allocating memory."""
+    if settings.removal is None and settings.masking is None:
+        return 0
+    with undrawn():
+        encoder = system.model.build(system.data.tokenizer.vocab_size)
+        if settings.masking is not None:
+            return round(settings.masking.sparsity * sum(weight.numel() for weight in matrices(encoder).values()))
+        assert settings.removal is not None
+        whole, heads = sum(weight.numel() for weight in encoder.parameters()), Heads.of(encoder)
+        heads.remove(range(settings.removal.removed(heads.count)))
+        return whole - sum(weight.numel() for weight in encoder.parameters())

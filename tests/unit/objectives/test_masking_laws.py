@@ -13,8 +13,9 @@ import torch
 from lightning_modules.batch import Example, Tokens, Unsupported
 from lightning_modules.data import Vocabulary
 from lightning_modules.objectives import MaskedLM, Masking
-from lightning_modules.objectives.choosing import NGrams, Spans, SpreadSpans, Tagged, Text
+from lightning_modules.objectives.masking import NGrams, Spans, SpreadSpans, Tagged, Text
 from tests.conftest import make_draws, make_tokens, make_vocabulary
+from tests.every import every
 
 MILLION = 1_000_000
 CLOSE = 0.002
@@ -102,7 +103,7 @@ def run_lengths(rows):
     return np.bincount(found, minlength=40)[:40] / len(found)
 
 
-@pytest.mark.parametrize("rate", [0.15, 0.5])
+@every("rate", [0.15, 0.5])
 def test_spans_are_those_of_the_released_code(rate):
     vocabulary, rows = continued(), 3000
     tokens, noise = bare(rows, 60, 60), np.random.default_rng(0)
@@ -133,7 +134,7 @@ def released_tags(starts, spans, budget, noise):
     return hidden
 
 
-@pytest.mark.parametrize("rate", [0.15, 0.6])
+@every("rate", [0.15, 0.6])
 def test_tagged_spans_are_those_of_the_released_code(rate):
     vocabulary, rows, noise = continued(), 4000, np.random.default_rng(0)
     tags = torch.zeros(rows, 50, dtype=torch.int64)
@@ -148,12 +149,12 @@ def test_tagged_spans_are_those_of_the_released_code(rate):
     assert ours.mean(0) == pytest.approx(places, abs=0.04)
 
 
-@pytest.mark.parametrize("replacement", ["piece", "group"])
+@every("replacement", ["piece", "group"])
 def test_replacements_are_80_10_10(replacement):
     vocabulary = make_vocabulary(30_000)
     tokens = bare(160, 512, 30_000)
     masking = Masking(rate=0.4, units=Spans(), replacement=replacement)
-    example = MaskedLM(masking=masking).corrupt(Example.of(tokens), make_draws(160), vocabulary)
+    example = MaskedLM(masking=masking).mask_inputs(Example.of(tokens), make_draws(160), vocabulary)
     target = example.targets["mlm"]
     assert target.count() > 30_000
     shown = example.inputs.ids.reshape(-1)[target.where]
@@ -176,7 +177,7 @@ def test_random_words_come_from_where_they_are_said_to():
     shares = {}
     for kind in ("uniform", "ordinary", "frequency"):
         masking = Masking(rate=1.0, mask=0.0, same=0.0, random=1.0, random_words=kind)
-        example = MaskedLM(masking=masking).corrupt(Example.of(tokens), make_draws(4100), vocabulary)
+        example = MaskedLM(masking=masking).mask_inputs(Example.of(tokens), make_draws(4100), vocabulary)
         shown = example.inputs.ids.reshape(-1)[example.targets["mlm"].where]
         assert len(shown) > MILLION
         shares[kind] = np.bincount(shown, minlength=50) / len(shown)
@@ -188,53 +189,6 @@ def test_random_words_come_from_where_they_are_said_to():
 def test_words_by_frequency_need_a_text():
     masking = Masking(mask=0.0, same=0.0, random=1.0, random_words="frequency")
     with pytest.raises(Unsupported, match="frequency"):
-        MaskedLM(masking=masking).corrupt(
+        MaskedLM(masking=masking).mask_inputs(
             Example.of(make_tokens()), make_draws(), replace(make_vocabulary(), text=None)
         )
-
-
-@pytest.mark.parametrize(("length", "rate", "expected"), [(22, 0.15, 3), (23, 0.15, 4), (66, 0.25, 16), (12, 0.3, 3)])
-def test_spanberts_count_is_rounded_up_without_special_pieces(length, rate, expected):
-    groups = Masking(rate=rate, count="ceil").choose(make_tokens(2, length), make_draws(2), make_vocabulary())
-    assert ((groups >= 0).sum(1) == expected).all()
-
-
-class TestCorruptionAndPrediction:
-    def example(self, **knobs):
-        tokens = make_tokens(6, 40)
-        return tokens, MaskedLM(masking=Masking(**knobs)).corrupt(Example.of(tokens), make_draws(6), make_vocabulary())
-
-    def test_fewer_predictions_are_those_of_a_lower_rate_and_the_input_is_that_of_the_higher(self):
-        _, both = self.example(rate=0.4, predicted=0.15)
-        _, low = self.example(rate=0.15)
-        _, high = self.example(rate=0.4)
-        assert torch.equal(both.inputs.ids, high.inputs.ids)
-        assert torch.equal(both.targets["mlm"].where, low.targets["mlm"].where)
-        assert torch.equal(both.targets["mlm"].ids, low.targets["mlm"].ids)
-
-    def test_more_predictions_present_each_row_several_times_with_other_positions_hidden(self):
-        tokens, example = self.example(rate=0.2, predicted=0.4, mask=1.0, same=0.0, random=0.0)
-        _, all_of_them = self.example(rate=0.4)
-        assert example.inputs.ids.shape == (12, 40)
-        hidden = (example.inputs.ids == 4).numpy()
-        assert not (hidden[::2] & hidden[1::2]).any()
-        assert (hidden.sum(1) == 8).all()
-        union = torch.zeros(240, dtype=torch.bool)
-        union[all_of_them.targets["mlm"].where] = True
-        assert ((hidden[::2] | hidden[1::2]) == union.reshape(6, 40).numpy()).all()
-        where = example.targets["mlm"].where
-        assert torch.equal(where, torch.from_numpy(np.flatnonzero(hidden)))
-        assert torch.equal(example.targets["mlm"].ids, tokens.ids.repeat_interleave(2, 0).reshape(-1)[where])
-        assert torch.equal(example.inputs.labels["sentence"], tokens.labels["sentence"].repeat_interleave(2))
-
-    def test_groups_stay_whole_when_they_are_dealt_out(self):
-        tokens = make_tokens(6, 60)
-        masking = Masking(rate=0.2, predicted=0.4, units=Spans())
-        example = MaskedLM(masking=masking).corrupt(Example.of(tokens), make_draws(6), make_vocabulary())
-        whole = masking.choose(tokens, make_draws(6), make_vocabulary())
-        dealt = example.groups.numpy().reshape(6, 2, 60)
-        for row in range(6):
-            for first in set(whole[row].tolist()) - {-1}:
-                members = whole[row] == first
-                assert sorted(set(dealt[row, :, members].ravel().tolist())) == [-1, first]
-        assert (dealt.max(1) == whole).all()

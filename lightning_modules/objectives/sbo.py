@@ -14,8 +14,8 @@ from lightning_modules.config import knob
 from lightning_modules.draws import Draws
 from lightning_modules.model.layers import draw
 from lightning_modules.model.losses import summed_cross_entropy
-from lightning_modules.objectives.objective import Objective
-from lightning_modules.objectives.vocabulary_head import measured
+from lightning_modules.objectives.heads import heldout_measures
+from lightning_modules.objectives.objective import MLM, Objective
 
 SBO = "sbo"  # the target
 
@@ -36,8 +36,8 @@ class SpanHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(size.vocab_size))
         draw(self.position, self.first, self.second)
 
-    def below(self, encoded: Encoded, target: Target) -> Float[Tensor, "n e"]:
-        """What is multiplied by the word table."""
+    def forward(self, encoded: Encoded, target: Target) -> Float[Tensor, "n e"]:
+        """The states that are multiplied by the word table."""
         assert target.output_positions is not None
         left, right = target.output_positions.unbind(1)
         # in a row, the left state is one position before the span's first
@@ -60,7 +60,7 @@ class SpanBoundary(Objective):
     harmless. The term is the mean over these predictions and is added to that of the masked words.
     """
 
-    corrupts: ClassVar[bool] = False
+    masks_inputs: ClassVar[bool] = False
     reads_targets_only: ClassVar[bool] = True
     targets: ClassVar[tuple[str, ...]] = (SBO,)
 
@@ -73,46 +73,39 @@ class SpanBoundary(Objective):
         """The head of this objective."""
         return nn.ModuleDict({"span": SpanHead(size, self.longest, self.position_size, self.norm_eps)})
 
-    def corrupt(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
+    def mask_inputs(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
         """Adds the target ``sbo``: predicted pieces of spans, with the positions next to each span.
 
         Raises:
-            Unsupported: When nothing was hidden in spans.
+            Unsupported: When nothing was masked in spans.
         """
         if example.groups is None:
             raise Unsupported("the span boundary objective needs an objective that hides spans")
-        tokens, asked = example.inputs, example.targets["mlm"]
+        tokens, masked = example.inputs, example.targets[MLM]
         groups, columns = example.groups.numpy(), tokens.ids.shape[1]
         text = (tokens.real & ~tokens.special).numpy()
-        row, column = np.divmod(asked.where.numpy(), columns)
+        row, column = np.divmod(masked.where.numpy(), columns)
         first = groups[row, column]
         hidden = np.nonzero(groups >= 0)
         size = np.bincount(hidden[0] * columns + groups[hidden], minlength=groups.size)
         left, right = first - 1, first + size[row * columns + first]
-        within = (left >= 0) & (right < columns)
+        within = (left >= 0) & (right < columns) & (column - first < self.longest)
         within &= text[row, np.maximum(left, 0)] & text[row, np.minimum(right, columns - 1)]
-        within &= column - first < self.longest
         read = torch.from_numpy((row[:, None] * columns + np.stack([left, right], axis=1))[within])
         kept = torch.from_numpy(within)
-        target = Target(where=asked.where[kept], ids=asked.ids[kept], output_positions=read)
+        target = Target(masked.where[kept], masked.ids[kept], output_positions=read)
         return replace(example, targets=example.targets | {SBO: target})
 
     def loss(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, Tensor]:
-        """Summed cross-entropy in nats over the predictions; never a mean."""
-        head, target = self._head(heads), example.targets[SBO]
-        return {SBO: summed_cross_entropy(head.below(encoded, target), encoded.table, head.bias, target.ids)}
+        """Summed cross-entropy in nats over the predictions."""
+        head, target = _span_head(heads), example.targets[SBO]
+        return {SBO: summed_cross_entropy(head(encoded, target), encoded.table, head.bias, target.ids)}
 
     def measure(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, tuple[Tensor, Tensor]]:
         """Loss in nats and accuracy, each as (sum, count)."""
-        head, target = self._head(heads), example.targets[SBO]
-        states, table = head.below(encoded, target), encoded.table
-        return measured(lambda some: F.linear(some, table) + head.bias, states, target, encoded.words, f"{SBO}_")
-
-    @staticmethod
-    def _head(heads: nn.ModuleDict) -> SpanHead:
-        head = heads["span"]
-        assert isinstance(head, SpanHead)
-        return head
+        head, target, table = _span_head(heads), example.targets[SBO], encoded.table
+        states = head(encoded, target)
+        return heldout_measures(lambda x: F.linear(x, table) + head.bias, states, target, encoded.words, f"{SBO}_")
 
     def flops_per_sequence(self, length: int, size: Size, special: int = 2) -> float:
         """None but for hidden positions: see `flops_per_hidden`."""
@@ -122,3 +115,9 @@ class SpanBoundary(Objective):
         """Multiply-adds x 2 of the head's forward pass for a hidden position, as if every one were in a whole span."""
         d, e, v = size.hidden_size, size.embedding_size, size.vocab_size
         return 2.0 * ((2 * d + self.position_size) * d + d * e + e * v)
+
+
+def _span_head(heads: nn.ModuleDict) -> SpanHead:
+    head = heads["span"]
+    assert isinstance(head, SpanHead)
+    return head

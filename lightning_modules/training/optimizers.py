@@ -3,15 +3,19 @@
 # torch's own optimisers use its _foreach functions, which it does not export
 # pyright: reportPrivateImportUsage=false
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, Self
 
 import torch
 from pydantic import model_validator
 from torch import Tensor, nn
 
-from lightning_modules.config import ConfigError, Problem, Settings, knob
-from lightning_modules.training.layer_groups import layer_groups
+from lightning_modules.config import Settings, knob
+from lightning_modules.model.settings import BackboneModule
+
+Freezing = Literal["none", "last", "gradual", "chain_thaw"]
+_OF_ADAM = ("bias_correction", "beta1", "beta2", "eps")
+_OF_WARMUP = ("decay", "decay_origin")
 
 
 class Optimizer(Settings):
@@ -75,12 +79,20 @@ class Optimizer(Settings):
         fields = type(self).model_fields
         return self.model_copy(update={name: fields[name].default for name in _OF_ADAM})
 
+    def _by_layer(
+        self, groups: Sequence[dict[str, Any]], layers: Sequence[Sequence[nn.Parameter]], below: float
+    ) -> Iterator[dict[str, Any]]:
+        """Groups of parameters, parted by layers that have rates of their own, in the order of the layers."""
+        for place, layer in enumerate(layers):
+            own, share = {id(p) for p in layer}, (below if place else 1.0) / self.rate_divisor**place
+            for group in groups:
+                if params := [p for p in group["params"] if id(p) in own]:
+                    yield {**group, "params": params, "lr": self.peak_lr * share}
+
     @property
     def moments(self) -> int:
         """Tensors of the size of each parameter that it keeps from step to step."""
-        if self.algorithm == "sgd":
-            return 0
-        return 1 if self.algorithm == "adagrad" else 2
+        return {"sgd": 0, "adagrad": 1}.get(self.algorithm, 2)
 
     def build(self, module: nn.Module, below: float = 1.0) -> torch.optim.Optimizer:
         """The optimiser over a module's parameters, each once (tied and shared tensors are one parameter).
@@ -93,9 +105,7 @@ class Optimizer(Settings):
             spared["adapt"] = False
         groups = [weights, spared]
         if self.rate_divisor > 1 or below < 1:
-            layers = layer_groups(module)
-            shares = [(1.0 if place == 0 else below) / self.rate_divisor**place for place in range(len(layers))]
-            groups = parted(groups, layers, [self.peak_lr * share for share in shares])
+            groups = list(self._by_layer(groups, layer_groups(module), below))
         if self.algorithm == "sgd":
             return torch.optim.SGD(groups, self.peak_lr)
         if self.algorithm == "adagrad":
@@ -104,9 +114,6 @@ class Optimizer(Settings):
         if self.algorithm == "lamb":
             return Lamb(groups, bias_correction=self.bias_correction, **common)
         return (torch.optim.AdamW if self.bias_correction else UncorrectedAdamW)(groups, fused=True, **common)
-
-
-_OF_ADAM = ("bias_correction", "beta1", "beta2", "eps")
 
 
 def parameter_groups(module: nn.Module, weight_decay: float, decay_all: bool) -> list[dict]:
@@ -128,16 +135,54 @@ def parameter_groups(module: nn.Module, weight_decay: float, decay_all: bool) ->
     ]
 
 
-def parted(
-    groups: Sequence[dict[str, Any]], layers: Sequence[Sequence[nn.Parameter]], rates: Sequence[float]
-) -> list[dict[str, Any]]:
-    """Groups of parameters, parted by layers that have rates of their own, in the order of the layers."""
-    found = []
-    for layer, rate in zip(layers, rates, strict=True):
-        own = {id(p) for p in layer}
-        parts = [{**group, "params": [p for p in group["params"] if id(p) in own], "lr": rate} for group in groups]
-        found += [part for part in parts if part["params"]]
-    return found
+def layer_groups(module: nn.Module) -> list[list[nn.Parameter]]:
+    """The parameters of a module with a ``backbone`` by depth, each once.
+
+    The first group is the highest: heads, and what a backbone has above its last layer. Below it there is a group for
+    each layer, then one for the embeddings, with a tied output layer. Layers that share their weights are one group.
+    """
+    by_depth: dict[int, list[nn.Parameter]] = {}
+    for name, parameter in module.named_parameters():
+        by_depth.setdefault(_depth(module, name), []).append(parameter)
+    return [by_depth[depth] for depth in sorted(by_depth, reverse=True)]
+
+
+def _depth(module: nn.Module, name: str) -> int:
+    backbone, place = getattr(module, "backbone", None), "backbone."
+    if not isinstance(backbone, BackboneModule):  # what reads in windows, or has more on top, has its encoder inside
+        backbone, place = getattr(backbone, "encoder", None), "backbone.encoder."
+    if not isinstance(backbone, BackboneModule):
+        return 0
+    return backbone.depth(name.removeprefix(place) if name.startswith(place) else "")
+
+
+def trained(freezing: Freezing, groups: int, step: int, steps: int, each_epoch: int) -> range:
+    """The groups of `layer_groups` that learn at a step; the others are frozen.
+
+    * ``last``: the first group alone.
+    * ``gradual``: the first one in the first epoch, then one more each epoch (Howard and Ruder 2018, section 3.3). The
+      released code trains one, then two, then all.
+    * ``chain_thaw``: the first one, then each other one alone from the embeddings upwards, then all (Felbo et al. 2017,
+      section 3.3), each for the same share of the steps. There each is trained until it converges.
+
+    >>> [list(trained("gradual", 3, step, 8, 2)) for step in (0, 2, 4, 6)]
+    [[0], [0, 1], [0, 1, 2], [0, 1, 2]]
+    >>> [list(trained("chain_thaw", 3, step, 8, 2)) for step in (0, 2, 4, 6)]
+    [[0], [2], [1], [0, 1, 2]]
+
+    Args:
+        step: Optimiser step, from 0.
+    """
+    if freezing == "last":
+        return range(1)
+    if freezing == "gradual":
+        return range(min(groups, step // each_epoch + 1))
+    if freezing == "chain_thaw":
+        stage = step * (groups + 1) // steps
+        if stage < groups:
+            only = (groups - stage) % groups
+            return range(only, only + 1)
+    return range(groups)
 
 
 class UncorrectedAdamW(torch.optim.AdamW):
@@ -332,9 +377,6 @@ class Schedule(Settings):
         return math.floor(self.warmup_fraction * steps + 1e-9)
 
 
-_OF_WARMUP = ("decay", "decay_origin")
-
-
 def _along_cosine(start: float, end: float, part: float) -> float:
     return end + (start - end) / 2 * (1 + math.cos(math.pi * part))
 
@@ -368,26 +410,6 @@ def scheduled(
     else:
         rate = _Cycled(built, schedule, steps, optimizer.beta1)
     return {"optimizer": built, "lr_scheduler": {"scheduler": rate, "interval": "step"}}
-
-
-def check_clipping(asked: float | None, algorithm: str | None, norm: float, knob: str) -> None:
-    """Refuses a Trainer's clipping that is not by the norm of the recipe, which is part of what a run is.
-
-    Args:
-        asked: The Trainer's ``gradient_clip_val``.
-        algorithm: The Trainer's ``gradient_clip_algorithm``.
-        norm: The maximum norm of the recipe; 0 disables clipping.
-        knob: Sets that norm.
-
-    Raises:
-        ConfigError: With the knob that sets the norm.
-    """
-    if algorithm == "value":
-        text = f"the Trainer asks for clipping by value, but gradients are clipped by their norm, {knob}"
-        raise ConfigError([Problem("gradient_clip_algorithm", f"{text}. Leave it out of the Trainer.")])
-    if asked is not None and asked != norm:
-        text = f"the Trainer asks for {asked:g}, but gradients are clipped by {knob}, which is {norm:g}"
-        raise ConfigError([Problem("gradient_clip_val", f"{text}. Leave it out of the Trainer, and set {knob}.")])
 
 
 def clip(module: nn.Module, norm: float) -> None:

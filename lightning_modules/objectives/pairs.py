@@ -17,6 +17,8 @@ from lightning_modules.draws import Draws
 from lightning_modules.model.layers import draw
 from lightning_modules.objectives.objective import Objective
 
+SENTENCE = "sentence"  # the target, and the label that it reads
+
 
 class PairHead(nn.Module):
     """BERT's pooler and classifier: tanh(W h + b) of the first position, then two logits."""
@@ -35,38 +37,37 @@ class PairHead(nn.Module):
 class SentencePair(Objective):
     """Classify pairs of segments from [CLS]: they follow each other (0) or not (1)."""
 
-    corrupts: ClassVar[bool] = False
+    masks_inputs: ClassVar[bool] = False
     reads_targets_only: ClassVar[bool] = True
     needs: ClassVar[dict[str, str]] = {
         "a first position that sees the text": "model.direction cannot be left_to_right",
     }
-    labels: ClassVar[frozenset[str]] = frozenset({"sentence"})
-    targets: ClassVar[tuple[str, ...]] = ("sentence",)
+    labels: ClassVar[frozenset[str]] = frozenset({SENTENCE})
+    targets: ClassVar[tuple[str, ...]] = (SENTENCE,)
 
     def heads(self, size: Size) -> nn.ModuleDict:
         """The head of this objective."""
         return nn.ModuleDict({"pair": PairHead(size)})
 
-    def corrupt(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
+    def mask_inputs(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
         """Adds the target ``sentence`` at each row's [CLS]; the input is unchanged."""
         tokens = example.inputs
         rows, length = tokens.ids.shape
         where = torch.arange(rows) * length + (0 if tokens.cls is None else tokens.cls)
-        target = Target(where=where, ids=tokens.labels["sentence"])
-        return replace(example, targets=example.targets | {"sentence": target})
+        return replace(example, targets=example.targets | {SENTENCE: Target(where, tokens.labels[SENTENCE])})
 
     def logits(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> Float[Tensor, "b 2"]:
         """Logits of the pairs."""
-        return heads["pair"](encoded.at(example.targets["sentence"].where))
+        return heads["pair"](encoded.at(example.targets[SENTENCE].where))
 
     def loss(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, Tensor]:
-        """Summed cross-entropy in nats over the pairs; never a mean."""
-        logits, target = self.logits(heads, encoded, example), example.targets["sentence"]
-        return {"sentence": F.cross_entropy(logits.float(), target.ids, reduction="sum")}
+        """Summed cross-entropy in nats over the pairs."""
+        logits = self.logits(heads, encoded, example).float()
+        return {SENTENCE: F.cross_entropy(logits, example.targets[SENTENCE].ids, reduction="sum")}
 
     def measure(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, tuple[Tensor, Tensor]]:
         """Held-out accuracy as (sum, count)."""
-        logits, target = self.logits(heads, encoded, example), example.targets["sentence"]
+        logits, target = self.logits(heads, encoded, example), example.targets[SENTENCE]
         right = (logits.argmax(-1) == target.ids).sum().float()
         return {"sentence_accuracy": (right, torch.tensor(target.count()))}
 

@@ -5,20 +5,18 @@ an order is one of the targets alone (*partial factorisation*). No target is rep
 predicts at its position.
 """
 
-import functools
 from dataclasses import replace
 from typing import Annotated, ClassVar, Self
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from lightning_modules.batch import (
     QUERY_STREAM,
     WIDE_TABLE,
     Annotation,
-    Encoded,
     Example,
     Queries,
     Size,
@@ -29,18 +27,15 @@ from lightning_modules.batch import (
 from lightning_modules.config import knob
 from lightning_modules.draws import Draws
 from lightning_modules.model.layers import Activation
-from lightning_modules.objectives.choosing import AnyUnits, SpreadSpans, Text
-from lightning_modules.objectives.masked_lm import MaskedLM
-from lightning_modules.objectives.masking import Masking
-from lightning_modules.objectives.objective import Objective, OfLoss
-from lightning_modules.objectives.vocabulary_head import HeadTransform, VocabularyHead, measured, vocabulary_head
+from lightning_modules.objectives.heads import HeadTransform, VocabularyHead
+from lightning_modules.objectives.masking import AnyUnits, Masking, SpreadSpans, Text
+from lightning_modules.objectives.mlm import MaskedLM
+from lightning_modules.objectives.objective import MLM, Objective, OfLoss, TokenObjective
 
 PERMUTED = "permuted"  # the target in the order of an example; its held-out measures start with it
-ALONE = "mlm"  # held-out text only: the target seen from the context alone, as a masked model sees it
-_PREFIXES = {ALONE: "", PERMUTED: f"{PERMUTED}_"}
 
 
-class PermutationLM(Objective):
+class PermutationLM(TokenObjective):
     """Predict some tokens in a random order, each from the context and from the targets before it in the order.
 
     Worked example with ``one_in=3``, nine positions, the order *York, is, New*::
@@ -55,13 +50,11 @@ class PermutationLM(Objective):
     where they are no targets: then context never sees them.
 
     Held-out text asks for the same tokens as of masked models (`Evaluation`), whatever K and units are in training:
-    each from the context alone, which is the question that a masked model answers (``loss``), and in a random order
-    (``permuted_loss``), whose mean is that of their joint probability.
+    each from the context alone (the target ``mlm``), which is the question that a masked model answers (``loss``), and
+    in a random order (``permuted_loss``), whose mean is that of their joint probability.
     """
 
-    corrupts: ClassVar[bool] = True
-    reads_targets_only: ClassVar[bool] = True
-    targets: ClassVar[tuple[str, ...]] = (ALONE, PERMUTED)
+    targets: ClassVar[tuple[str, ...]] = (MLM, PERMUTED)
 
     one_in: float = knob(
         6.0, "K: one in so many tokens is predicted, rounded down (85 of 512 in XLNet). 1 predicts all.", ge=1
@@ -99,37 +92,27 @@ class PermutationLM(Objective):
 
     def heads(self, size: Size) -> nn.ModuleDict:
         """The head of this objective: a bias for each word, and a transform if there is one."""
-        return nn.ModuleDict(
-            {"vocabulary": VocabularyHead(size, self.activation, self.norm_eps, transform=self.transform)}
-        )
+        head = VocabularyHead(size, self.activation, self.norm_eps, transform=self.transform)
+        return nn.ModuleDict({"vocabulary": head})
 
-    def corrupt(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
+    def mask_inputs(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
         """Adds the target ``permuted`` with its queries and hides it by visibility; the input is unchanged."""
         tokens = example.inputs
         cached, total = tokens.cached, self._budget(tokens.real.numpy())
         if cached is None:
             chosen = self._chosen(tokens, total, draws, vocabulary)
         else:  # either part has targets and spans of its own
-            apart, rest = cached.numpy(), self._budget((tokens.real & ~cached).numpy())
-            chosen = self._chosen(tokens, total - rest, draws, vocabulary, within=apart)
-            chosen |= self._chosen(tokens, rest, replace(draws, stream="rest"), vocabulary, within=~apart)
-        return asked(example, chosen, _order(example, chosen, draws))
+            first, rest = cached.numpy(), self._budget((tokens.real & ~cached).numpy())
+            chosen = self._chosen(_only(tokens, first), total - rest, draws, vocabulary)
+            chosen |= self._chosen(_only(tokens, ~first), rest, replace(draws, stream="rest"), vocabulary)
+        return with_targets(example, chosen, random_order(example, chosen, draws))
 
     def _budget(self, real: np.ndarray) -> np.ndarray:
         """How many of these positions of each row are predicted ``[b]``."""
         return np.maximum(np.floor(real.sum(1) / self.one_in).astype(np.int64), 1)
 
-    def _chosen(
-        self,
-        tokens: Tokens,
-        budget: np.ndarray,
-        draws: Draws,
-        vocabulary: Vocabulary,
-        within: np.ndarray | None = None,
-    ) -> np.ndarray:
-        """The targets ``[b t]``, at most so many of each row, in a part of it."""
-        if within is not None:
-            tokens = replace(tokens, special=tokens.special | torch.from_numpy(~within))
+    def _chosen(self, tokens: Tokens, budget: np.ndarray, draws: Draws, vocabulary: Vocabulary) -> np.ndarray:
+        """The targets ``[b t]``, at most so many of each row."""
         text = Text(tokens, vocabulary)
         return self.units.choose(text, np.minimum(budget, text.candidates.sum(1)), draws) >= 0
 
@@ -138,37 +121,6 @@ class PermutationLM(Objective):
         assert isinstance(usual, MaskedLM)
         own = {name: getattr(self, name) for name in PermutationLM.model_fields}
         return HeldOutPermutations(**own, masking=usual.masking)
-
-    def loss(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, Tensor]:
-        """Summed cross-entropy in nats over the predictions; never a mean."""
-        target = example.targets[PERMUTED]
-        return {PERMUTED: vocabulary_head(heads).summed_loss(encoded.answering(target), encoded, target)}
-
-    def logits(
-        self, heads: nn.ModuleDict, encoded: Encoded, example: Example, name: str = PERMUTED
-    ) -> Float[Tensor, "n v"]:
-        """Logits of one target."""
-        return vocabulary_head(heads)(encoded.answering(example.targets[name]), encoded)
-
-    def measure(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, tuple[Tensor, Tensor]]:
-        """Held-out loss in nats and accuracy, of tokens alone and in an order, each as (sum, count)."""
-        head, measures = functools.partial(vocabulary_head(heads), encoded=encoded), {}
-        for name in self._targets_of(example):
-            target = example.targets[name]
-            measures |= measured(head, encoded.answering(target), target, encoded.words, _PREFIXES[name])
-        return measures
-
-    def predicted(
-        self, heads: nn.ModuleDict, encoded: Encoded, example: Example
-    ) -> dict[str, tuple[Float[Tensor, "n v"], Target]]:
-        """The logits of the predicted tokens, alone and in an order."""
-        return {
-            f"{_PREFIXES[name]}loss": (self.logits(heads, encoded, example, name), example.targets[name])
-            for name in self._targets_of(example)
-        }
-
-    def _targets_of(self, example: Example) -> list[str]:
-        return [name for name in self.targets if name in example.targets]
 
     def expected_hidden(self, length: int) -> float:
         """Predicted tokens of a full sequence."""
@@ -189,21 +141,22 @@ class HeldOutPermutations(PermutationLM):
 
     masking: Masking = Masking()
 
-    def corrupt(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
+    def mask_inputs(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
         """Adds both targets, with queries of their own."""
         chosen = self.masking.choose(example.inputs, draws, vocabulary) >= 0
-        return asked(example, chosen, _order(example, chosen, draws), (PERMUTED, ALONE))
+        return with_targets(example, chosen, random_order(example, chosen, draws), (PERMUTED, MLM))
 
 
-def orders(chosen: np.ndarray, special: np.ndarray, draws: Draws) -> np.ndarray:
-    """A random order ``[b t]``: ranks of targets and special pieces from 0 on, -1 for context.
+def _only(tokens: Tokens, part: np.ndarray) -> Tokens:
+    """The tokens with all positions special but those of a part ``[b t]``."""
+    return replace(tokens, special=tokens.special | torch.from_numpy(~part))
 
-    Args:
-        chosen: The targets ``[b t]``.
-    """
-    ordered = chosen | special
+
+def random_order(example: Example, chosen: np.ndarray, draws: Draws) -> Int[Tensor, "b t"]:
+    """Ranks of targets ``chosen`` ``[b t]`` and special pieces from 0 on in a random order, -1 for context."""
+    ordered = chosen | (example.inputs.special & example.inputs.real).numpy()
     uniform = np.where(ordered, draws.uniform("order", chosen.shape[1]), 2.0)
-    return np.where(ordered, np.argsort(np.argsort(uniform, axis=1), axis=1), -1)
+    return torch.from_numpy(np.where(ordered, np.argsort(np.argsort(uniform, axis=1), axis=1), -1))
 
 
 def visible(order: Int[Tensor, "b t"]) -> Bool[Tensor, "b t t"]:
@@ -211,23 +164,17 @@ def visible(order: Int[Tensor, "b t"]) -> Bool[Tensor, "b t t"]:
     return (order[:, None] < order[:, :, None]) | (order[:, None] < 0)
 
 
-def _order(example: Example, chosen: np.ndarray, draws: Draws) -> Int[Tensor, "b t"]:
-    tokens = example.inputs
-    return torch.from_numpy(orders(chosen, (tokens.special & tokens.real).numpy(), draws))
-
-
-def asked(
+def with_targets(
     example: Example, chosen: np.ndarray, order: Int[Tensor, "b t"], names: tuple[str, ...] = (PERMUTED,)
 ) -> Example:
     """The example with targets, queries and visibility for one order; runs on the CPU.
 
     Args:
         chosen: The targets ``[b t]``.
-        order: Ranks of targets and of what else is hidden from the context, as `orders` gives them.
-        names: The targets to add: in the order, or alone.
+        order: Ranks of targets and of what else is hidden from the context, as `random_order` gives them.
+        names: The targets to add: in the order (``permuted``), or alone (``mlm``).
     """
-    tokens = example.inputs
-    length = chosen.shape[1]
+    tokens, (rows, length) = example.inputs, chosen.shape
     seen = visible(order)
     context = (order < 0)[:, None].expand_as(seen)
     if (cached := tokens.cached) is not None:
@@ -236,25 +183,23 @@ def asked(
         seen, context = (torch.where(alike, each, cached[:, None]) for each in (seen, context))
     where = torch.from_numpy(np.flatnonzero(chosen))
     row = where // length
-    counts = torch.bincount(row, minlength=len(chosen))
-    most = max(1, int(counts.max()))
-    slot = row * most + torch.arange(len(where)) - (counts.cumsum(0) - counts)[row]
-    places = torch.full((len(chosen) * most,), -1)
-    places[slot] = where
+    counts = torch.bincount(row, minlength=rows)
+    most = max(1, int(counts.max()))  # queries of a row for each name
+    nth = torch.arange(len(where)) - (counts.cumsum(0) - counts)[row]
+    places = torch.full((rows, most), -1)
+    places[row, nth] = where
     targets, parts = {}, []
     for number, name in enumerate(names):
-        by_query = torch.zeros(len(chosen) * most, length, dtype=torch.bool)
-        by_query[slot] = (context if name == ALONE else seen).flatten(0, 1)[where]
-        parts.append(by_query.view(len(chosen), most, length))
-        numbered = row * (most * len(names)) + number * most + (slot - row * most)
-        targets[name] = Target(where, tokens.ids.flatten()[where], queries=numbered)
-    queries = Queries(places.view(-1, most).repeat(1, len(names)), torch.cat(parts, 1))
-    itself = torch.eye(length, dtype=torch.bool)
-    pairs = (seen | itself)[:, None]
+        by_query = torch.zeros(rows, most, length, dtype=torch.bool)
+        by_query[row, nth] = (context if name == MLM else seen).flatten(0, 1)[where]
+        parts.append(by_query)
+        query = row * (most * len(names)) + number * most + nth
+        targets[name] = Target(where, tokens.ids.flatten()[where], queries=query)
+    pairs = (seen | torch.eye(length, dtype=torch.bool))[:, None]
     return replace(
         example,
         visible=replace(example.visible, pairs=pairs),
         targets=example.targets | targets,
-        queries=queries,
+        queries=Queries(places.repeat(1, len(names)), torch.cat(parts, 1)),
         groups=torch.from_numpy(np.where(chosen, np.arange(length), -1)),
     )

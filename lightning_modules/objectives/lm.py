@@ -4,10 +4,9 @@ The first is the left-to-right model of Devlin et al. (2019, Table 5; Radford et
 that of ELMo (Peters et al. 2018, section 3.1), which predicts words.
 """
 
-import functools
 import itertools
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 import torch
 from jaxtyping import Float
@@ -30,14 +29,14 @@ from lightning_modules.batch import (
 from lightning_modules.config import knob
 from lightning_modules.draws import Draws
 from lightning_modules.model.layers import Activation
-from lightning_modules.objectives.objective import Objective, OfLoss
-from lightning_modules.objectives.vocabulary_head import HeadTransform, VocabularyHead, measured, vocabulary_head
+from lightning_modules.objectives.heads import HeadTransform, VocabularyHead
+from lightning_modules.objectives.objective import Objective, OfLoss, TokenObjective
 
 NEXT, PREVIOUS = "next", "previous"  # targets, and prefixes of the names of their held-out measures
 _TARGETS = {"left_to_right": (NEXT,), "right_to_left": (PREVIOUS,), "two_way": (NEXT, PREVIOUS)}
 
 
-class LanguageModel(Objective):
+class LanguageModel(TokenObjective):
     """Predict the neighbour of every position: the next token, the previous one, or both by two separate stacks.
 
     Worked example, left to right::
@@ -59,9 +58,6 @@ class LanguageModel(Objective):
     words at the ends of a row may be cut. These losses are nats per word, called ``next_word_loss`` and
     ``previous_word_loss``. They compare only between models with the same words.
     """
-
-    corrupts: ClassVar[bool] = True
-    reads_targets_only: ClassVar[bool] = True
 
     direction: Literal["left_to_right", "right_to_left", "two_way"] = knob(
         "left_to_right", "Direction of reading, the same as in model.direction."
@@ -110,13 +106,9 @@ class LanguageModel(Objective):
     norm_eps: Annotated[float, OfLoss] = knob(1e-12, "Epsilon of the head's LayerNorm.", neutral=1e-12, gt=0)
 
     @model_validator(mode="after")
-    def _cutoffs_ascend(self) -> Self:
+    def _one_softmax(self) -> Self:
         if any(after <= before for before, after in itertools.pairwise((0, *self.cutoffs))):
             raise ValueError(f"cutoffs {list(self.cutoffs)} must be ascending ids above 0")
-        return self
-
-    @model_validator(mode="after")
-    def _words_have_one_softmax(self) -> Self:
         if self.units == "words" and self.cutoffs:
             raise ValueError(f"cutoffs {list(self.cutoffs)} are of pieces, and units is words: set cutoffs to []")
         if self.units == "words" and self.scored != "all":
@@ -155,21 +147,26 @@ class LanguageModel(Objective):
         ways = _TARGETS[self.direction]
         return ways if self.units == "pieces" else tuple(way + OF_WORDS for way in ways)
 
+    @property
+    def smoothing(self) -> float:
+        """See `label_smoothing`."""
+        return self.label_smoothing
+
     def heads(self, size: Size) -> nn.ModuleDict:
         """The head, by default that of masked language models; both directions share it."""
         form = {"transform": self.transform, "bias": self.bias, "cutoffs": self.cutoffs, "negatives": self.negatives}
-        form["tied"] = self.units == "pieces"
-        return nn.ModuleDict({"vocabulary": VocabularyHead(self._read(size), self.activation, self.norm_eps, **form)})
+        one_way, tied = replace(size, hidden_size=self._width(size)), self.units == "pieces"
+        return nn.ModuleDict({"vocabulary": VocabularyHead(one_way, self.activation, self.norm_eps, tied=tied, **form)})
 
-    def _read(self, size: Size) -> Size:
-        """The widths for one direction, which reads its part of concatenated states."""
-        return replace(size, hidden_size=size.hidden_size // len(self.targets))
+    def _width(self, size: Size) -> int:
+        """Width of the states of one direction, a part of the concatenated ones."""
+        return size.hidden_size // len(self.targets)
 
-    def corrupt(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
-        """See `asked`: nothing is drawn."""
-        return self.asked(example)
+    def mask_inputs(self, example: Example, draws: Draws, vocabulary: Vocabulary) -> Example:
+        """See `with_targets`: nothing is drawn."""
+        return self.with_targets(example)
 
-    def asked(self, example: Example) -> Example:
+    def with_targets(self, example: Example) -> Example:
         """Adds the neighbours as targets and hides them by visibility; the input is unchanged."""
         targets = example.targets | {name: self._neighbours(example.inputs, name) for name in self.targets}
         return replace(example, visible=example.visible.toward(self.direction), targets=targets)
@@ -177,72 +174,41 @@ class LanguageModel(Objective):
     def _neighbours(self, tokens: Tokens, name: str) -> Target:
         """What one direction predicts, and where."""
         if self.units == "words":
-            return _words_beside(tokens, name.removesuffix(OF_WORDS))
-        step, real = STEP[name], tokens.real.long()
+            return _next_words(tokens, name.removesuffix(OF_WORDS))
+        step, real, column = STEP[name], tokens.real.long(), torch.arange(tokens.ids.shape[1])
         predicted = tokens.real & ~tokens.special
         if tokens.ends is not None:
             predicted = predicted | tokens.ends
-        column = torch.arange(predicted.shape[1])
-        asked = predicted.roll(-step, 1) & tokens.real & _inside(predicted, step)
+        in_row = (column + step >= 0) & (column + step < len(column))
+        predicting = predicted.roll(-step, 1) & tokens.real & in_row
         ids = tokens.ids.roll(-step, 1)
         if name == NEXT and tokens.following is not None:
-            asked[:, -1], ids[:, -1] = tokens.real[:, -1], tokens.following
+            predicting[:, -1], ids[:, -1] = tokens.real[:, -1], tokens.following
         read = real.cumsum(1) if name == NEXT else real.flip(1).cumsum(1).flip(1)  # this one and those before it
-        asked &= (read > self._halves * (real.sum(1, keepdim=True) // 2)) & (column >= tokens.context)
-        where = asked.flatten().nonzero()[:, 0]
+        unscored = self._unscored_halves * (real.sum(1, keepdim=True) // 2)
+        predicting &= (read > unscored) & (column >= tokens.context)
+        where = predicting.flatten().nonzero()[:, 0]
         return Target(where, ids.flatten()[where])
 
     @property
-    def _halves(self) -> int:
+    def _unscored_halves(self) -> int:
         """How many halves of a row, padding not counted, come first as it is read and do not predict in training."""
-        return 1 if self.scored == "second_half" else 0
+        return int(self.scored == "second_half")
 
-    def loss(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, Tensor]:
-        """Summed cross-entropy in nats over the predictions of each direction, with smoothed labels; never a mean."""
-        head = vocabulary_head(heads)
-        return {
-            name: head.summed_loss(
-                self._states(encoded, example, name), encoded, example.targets[name], self.label_smoothing
-            )
-            for name in self.targets
-        }
-
-    def logits(
-        self, heads: nn.ModuleDict, encoded: Encoded, example: Example, name: str = NEXT
-    ) -> Float[Tensor, "n v"]:
-        """Logits of one target at the predicting positions."""
-        return vocabulary_head(heads)(self._states(encoded, example, name), encoded)
-
-    def _states(self, encoded: Encoded, example: Example, name: str) -> Float[Tensor, "n d"]:
+    def states(self, encoded: Encoded, example: Example, name: str) -> Float[Tensor, "n d"]:
         """The states, or the part of them, that predict one target."""
         return encoded.at(example.targets[name].where).chunk(len(self.targets), dim=-1)[self.targets.index(name)]
 
     def held_out(self, usual: Objective) -> Objective:
-        """The objective on held-out text: the model's own, since the usual masking is no question it was trained on.
+        """The model's own objective, since the usual masking is no question it was trained on.
 
         All positions predict there, so that models that were trained on some of them are measured as others are.
         """
         return self if self.scored == "all" else self.model_copy(update={"scored": "all"})
 
-    def measure(self, heads: nn.ModuleDict, encoded: Encoded, example: Example) -> dict[str, tuple[Tensor, Tensor]]:
-        """Held-out loss in nats and accuracy of each direction, each as (sum, count)."""
-        own, measures = vocabulary_head(heads), {}
-        head = functools.partial(own, encoded=encoded)
-        for name in self.targets:
-            states = self._states(encoded, example, name)
-            measures |= measured(head, states, example.targets[name], own.words(encoded), f"{name}_")
-        return measures
-
-    def predicted(
-        self, heads: nn.ModuleDict, encoded: Encoded, example: Example
-    ) -> dict[str, tuple[Float[Tensor, "n v"], Target]]:
-        """The logits of the neighbours in each direction."""
-        named = ((name, self.logits(heads, encoded, example, name)) for name in self.targets)
-        return {f"{name}_loss": (logits, example.targets[name]) for name, logits in named}
-
     def expected_predictions(self, length: int, special: int = 2) -> float:
         """All tokens of a full sequence that are predicted, once in each direction."""
-        return float(len(self.targets) * (length - special - self._halves * (length // 2)))
+        return float(len(self.targets) * (length - special - self._unscored_halves * (length // 2)))
 
     def flops_per_sequence(self, length: int, size: Size, special: int = 2) -> float:
         """Multiply-adds x 2 of the head's forward pass over one full sequence with one segment.
@@ -258,26 +224,19 @@ class LanguageModel(Objective):
             narrower = [(e // divisor**number / e, tail) for number, tail in enumerate(tails, 1)]
             projected = (e + sum(share * e * tail for share, tail in narrower) / v) * (divisor > 1)
             v = first + len(tails) + projected + sum(share * tail**2 for share, tail in narrower) / v
-        d = self._read(size).hidden_size
+        d = self._width(size)
         if self.units == "words" and self.transform == "none":
             e, d = d, 0
         d = d if self.transform == "bert" else 0
         return self.expected_predictions(length, special) * 2.0 * e * (d + v)
 
 
-def _words_beside(tokens: Tokens, name: str) -> Target:
+def _next_words(tokens: Tokens, name: str) -> Target:
     """The word after each word of a row, or the one before it, unless it is a special piece that ends no document."""
     assert tokens.characters is not None
     words, length = tokens.characters.words, tokens.ids.shape[1]
     place = (words >= 0).flatten().nonzero()[:, 0]
     here, there = (place[:-1], place[1:]) if name == NEXT else (place[1:], place[:-1])
     predicted = ~tokens.special if tokens.ends is None else ~tokens.special | tokens.ends
-    asked = (here // length == there // length) & predicted.flatten()[there] & (here % length >= tokens.context)
-    ids = tokens.characters.ids[words.flatten()[there[asked]]]
-    return Target(here[asked], ids)
-
-
-def _inside(like: Tensor, step: int) -> Tensor:
-    """Whether the neighbour of a position is in the same row ``[1 t]``."""
-    column = torch.arange(like.shape[1])[None] + step
-    return (column >= 0) & (column < like.shape[1])
+    predicting = (here // length == there // length) & predicted.flatten()[there] & (here % length >= tokens.context)
+    return Target(here[predicting], tokens.characters.ids[words.flatten()[there[predicting]]])
