@@ -91,16 +91,8 @@ def fit(
     run_id = run_id or identity([system.essence(), seed, fingerprints_of(system.corpora), *parents])
     training, evaluation = system.training, system.evaluation
     rows, every = training.batch_size // ranks.size(), -(-training.steps // evaluation.points)
-    recorder = Recorder(
-        checkpoint,
-        on_progress,
-        stop,
-        execution.checkpoint_seconds,
-        training.last_step,
-        every,
-        system.tokens,
-        "heldout.",
-    )
+    plan = {"steps": training.last_step, "every": every, "tokens": system.tokens, "measured": "heldout."}
+    recorder = Recorder(checkpoint, on_progress, stop, execution.checkpoint_seconds, **plan)
     lightning = trainer(
         recorder,
         folder,

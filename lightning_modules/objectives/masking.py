@@ -128,9 +128,7 @@ class Text:
 def smallest(candidates: np.ndarray, uniform: np.ndarray, count: np.ndarray) -> np.ndarray:
     """The candidates with the smallest numbers, so many of each row ``[b t]``."""
     uniform = np.where(candidates, uniform, 2.0)  # 2 is never chosen
-    # rank by sorting, then compare with the k-th value
-    order = np.sort(uniform, axis=1)
-    threshold = np.take_along_axis(order, np.maximum(count - 1, 0)[:, None], axis=1)
+    threshold = np.take_along_axis(np.sort(uniform, axis=1), np.maximum(count - 1, 0)[:, None], axis=1)
     return candidates & (uniform <= threshold) & (count > 0)[:, None]
 
 

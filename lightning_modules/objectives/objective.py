@@ -31,8 +31,8 @@ class Objective(Settings, ABC):
 
     Attributes:
         masks_inputs: Whether it decides what the model sees of the text; exactly one objective of a system does.
-        needs: What it asks of the backbone -> what to set instead. A system whose model does not support it is refused.
-        labels: Labels of sequences that it reads. A system whose format does not give them is refused.
+        needs: What it asks of the backbone -> what to set instead where a model does not support it.
+        labels: Labels of sequences that it reads, which the format must give.
         borrows: Names of the objectives whose heads its loss reads besides its own.
         measures: Held-out measures of its own, by name, with their meaning: grids take them as ``heldout.<name>``.
         reads_targets_only: Whether its loss reads the last states at its targets alone, by `Encoded.at`. If all

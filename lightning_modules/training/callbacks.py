@@ -291,7 +291,7 @@ def average(optimizer: torch.optim.Optimizer) -> None:
 
 @torch.no_grad()
 def swap(optimizer: torch.optim.Optimizer) -> None:
-    """Puts the means in the place of the weights, and the reverse."""
+    """Exchanges weights and means."""
     for p, state in optimizer.state.items():
         if "mean" in state:
             weights = p.clone()
@@ -302,8 +302,7 @@ def swap(optimizer: torch.optim.Optimizer) -> None:
 def is_nonmonotone(losses: Sequence[float], interval: int) -> bool:
     """Whether the last of some held-out losses triggers NT-ASGD (Merity et al. 2018, Algorithm 1).
 
-    It does if it is above the least of those before it, the last ``interval`` of these left out. With no more than
-    ``interval`` before it, none is left.
+    It does if it is above the least of those before it, the last ``interval`` of these left out.
     """
     *before, last = losses
     earlier = before[: max(0, len(before) - interval)]

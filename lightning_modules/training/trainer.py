@@ -148,25 +148,10 @@ class Tolerant(Logger):
                 warnings.warn(text, LoggerWarning, stacklevel=2)
             return None
 
-    @property
-    def name(self) -> str | None:
-        """As the other logger's."""
-        return self._call("name")
-
-    @property
-    def version(self) -> int | str | None:
-        """As the other logger's."""
-        return self._call("version")
-
-    @property
-    def save_dir(self) -> str | None:
-        """As the other logger's."""
-        return self._call("save_dir")
-
-    @property
-    def log_dir(self) -> str | None:
-        """As the other logger's."""
-        return self._call("log_dir")
+    name = property(lambda self: self._call("name"), doc="As the other logger's.")
+    version = property(lambda self: self._call("version"), doc="As the other logger's.")
+    save_dir = property(lambda self: self._call("save_dir"), doc="As the other logger's.")
+    log_dir = property(lambda self: self._call("log_dir"), doc="As the other logger's.")
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """As the other logger's."""
