@@ -187,7 +187,9 @@ class KVCache(NoCache):
         """See `NoCache.update_of`."""
         return functools.partial(self._update, layer)
 
-    def _update(self, layer: int, k: Float[Tensor, "b h t k"], v: Float[Tensor, "b h t v"]) -> Pair:
+    def _update(
+        self, layer: int, k: Float[Tensor, "b h t k"], v: Float[Tensor, "b h t v"]
+    ) -> tuple[Float[Tensor, "b h s k"], Float[Tensor, "b h s v"]]:
         """Keys and values of all positions so far; gradients reach the new ones alone."""
         before = self._layers[layer]
         self._layers[layer] = before.followed_by((k.detach(), v.detach()))
