@@ -20,7 +20,7 @@ from lightning_modules.data.order.sampler import BatchSchedule, stages
 from lightning_modules.draws import Draws
 
 if TYPE_CHECKING:  # planning does without Lightning, which takes seconds
-    import pytorch_lightning as pl
+    import pytorch_lightning
 
 _Item = TypeVar("_Item")
 CollateFn = Callable[[Tokens, Draws, Vocabulary], Example]  # makes examples of sequences: how a system corrupts them
@@ -51,7 +51,7 @@ class Prefetch:
         return {"sizes_in_multiples_of": self.multiple} if self.multiple > 1 else {}
 
     @classmethod
-    def of(cls, trainer: "pl.Trainer | None") -> "Prefetch":
+    def of(cls, trainer: "pytorch_lightning.Trainer | None") -> "Prefetch":
         """That of the device of a Trainer: a GPU works ahead of the program, and is fast on sizes that it has met."""
         on_gpu = trainer is not None and trainer.strategy.root_device.type == "cuda"
         return cls(ahead=2, multiple=16, drawn_multiple=8) if on_gpu else PLAIN
