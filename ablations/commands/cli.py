@@ -89,6 +89,7 @@ _COLOURS = {"as claimed": "green", "against": "red"}
 
 def tell_results(study: "Study") -> None:
     """Prints what the page of a study says first, and where it is."""
+    from ablations.claims.headline import headline
     from ablations.pages import judged
     from ablations.pages.lead import answer, conclusion
 
@@ -99,9 +100,9 @@ def tell_results(study: "Study") -> None:
     echo(f"{plan.grid.name} at {plan.folder_name}: {counts.get('done', 0)} of {len(plan.runs)} runs")
     stated = () if plan.overrides or plan.scale not in plan.grid.scales else plan.grid.scales[plan.scale].conclusion
     said = conclusion.sentences(stated, measured, verdicts)
-    if lead := answer.lead(measured, verdicts, said):
+    if lead := answer.lead(measured, said, headline(measured, verdicts)):
         echo()
-        echo(wrapped(unescaped(lead.partition("\n\n")[0].replace("**", ""))))
+        echo(wrapped(unescaped(f"{lead} {answer.tally(verdicts)}".replace("**", ""))))
     listing(list(_cells(study)), Format.table, "cell")
     if verdicts:
         listing([_claim(verdict) for verdict in verdicts], Format.table, "verdict", _COLOURS)

@@ -40,15 +40,17 @@ def table(verdicts: Sequence[Verdict]) -> str:
         return ""
     ((usual, _),) = Counter(verdict.metric for _, verdict in shown).most_common(1)
     is_printed = any(verdict.published for _, verdict in shown)
+    told = Counter(verdict.claim.statement for _, verdict in shown)
     rows = [
-        (f"{number}: {one.claim.statement}", *([one.published or "–"] * is_printed),
+        (f"{number}: {one.claim.statement}" + f" ({one.a} against {one.b})" * (told[one.claim.statement] > 1),
+         *([one.published or "–"] * is_printed),
          _effect(one) + (f" in {one.metric}" if one.metric != usual else ""), one.n, _verdict(one), one.regime)
         for number, one in shown
     ]  # fmt: skip
     headings = ("claim", *["published"] * is_printed, "effect", "n", "verdict", "regime")
     reading = (
-        f"Effect: by how much the side that a claim names first is better, in {markdown_text(usual)} if no other is "
-        "named. n: runs a side."
+        f"A positive effect is in the claimed direction, in {markdown_text(usual)} if nothing else is named. n: runs "
+        "a side."
     )
     left = len(verdicts) - len(rows)
     more = f" [claims.md](claims.md) has {left} more." if left else ""

@@ -20,7 +20,7 @@ ROOT = project()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
 PACKAGES = ("ablations", "lightning_modules")
-OWN = {*PACKAGES, "benchmarks", "tests", "site_extension"}
+OWN = {*PACKAGES, "benchmarks", "tests", "site_extension", "budget"}
 # started by name rather than imported, each with where
 BY_NAME = {
     "ipykernel": "the kernel of notebooks",

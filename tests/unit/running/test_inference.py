@@ -76,7 +76,7 @@ def test_models_without_heads_are_smaller_and_have_the_batches_that_were_asked(t
     assert counts[0.0] - counts[0.5] == attention / 2
     inference.keep(tmp_path, found)
     inference_page.publish(Measurements(planned.grid, planned.cells, {}), tmp_path)
-    text = "\n".join(inference_page.part(tmp_path))
+    text = (tmp_path / "inference.md").read_text()
     assert "batch of 16" in text
     assert "batch of 32" not in text
     assert "Heads that a cell removes are missing" in text
@@ -95,7 +95,7 @@ def test_the_page_has_a_row_a_cell_the_smallest_first_and_the_same_bytes(sizes, 
     written = inference_page.publish(Measurements(sizes.grid, sizes.cells, {}), tmp_path)
     first = {name: path.read_bytes() for name, path in written.items()}
     assert set(first) == {"inference.md", "inference.csv", "inference.svg"}
-    text = "\n".join(inference_page.part(tmp_path))
+    text = (tmp_path / "inference.md").read_text()
     rows = [line for line in text.splitlines() if line.startswith("| ")][2:]
     assert len(rows) == len(sizes.cells)
     assert [row.split(" | ")[3] for row in rows] == ["6 k", "7 k", "8 k", "9 k"]
