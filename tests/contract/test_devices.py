@@ -140,6 +140,7 @@ def systems():
 
 
 @every("system", lambda: systems().values())
+@pytest.mark.nightly
 def test_a_training_step_runs_where_its_batch_is(system):
     pretraining_step(system)
 

@@ -94,6 +94,7 @@ def test_every_notebook_stops_at_a_parameter_that_it_does_not_declare(path, monk
         shell.run_cell(checking, store_history=True).raise_error()
 
 
+@pytest.mark.nightly
 def test_what_the_texts_of_grids_suggest_can_be_done(monkeypatch):
     """Each study resolves its cells as it is opened; by night it prints the plan, too."""
     if not NIGHTLY:

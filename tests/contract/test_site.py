@@ -85,6 +85,7 @@ def test_a_grid_whose_text_is_missing_has_a_page_that_says_so(tmp_path, monkeypa
     assert str(tmp_path) in page, "which file is missing"
 
 
+@pytest.mark.nightly
 def test_every_grid_has_a_page_that_begins_with_its_answer(reachable, generated):
     found = [page for page in grid_pages.every(ROOT) if page.grid in grids.available()]
     assert {page.grid for page in found} == grids.available().keys()
@@ -99,18 +100,21 @@ def test_every_grid_has_a_page_that_begins_with_its_answer(reachable, generated)
         assert text.count(grid.about or title) >= 1, page.docname
 
 
+@pytest.mark.nightly
 def test_every_notebook_is_on_the_site_with_outputs_where_it_was_executed(reachable):
     executed = grid_pages.executed(ROOT)
     docnames = [f"notebooks/{path.stem}" for path in (ROOT / "notebooks").glob("*.ipynb")]
     assert {executed.get(docname, docname) for docname in docnames} <= reachable
 
 
+@pytest.mark.nightly
 def test_every_page_of_the_documentation_is_in_a_tree(reachable, generated):
     written = {path.relative_to(ROOT).with_suffix("").as_posix() for path in (ROOT / "docs").rglob("*.md")}
     own = {name for name in written if not name.startswith(("docs/generated/", "docs/_"))}
     assert own - PARTS | set(generated) | {"CONTRIBUTING", "CHANGELOG"} <= reachable
 
 
+@pytest.mark.nightly
 def test_every_page_under_results_is_in_a_tree(reachable):
     found = {p.relative_to(ROOT).with_suffix("").as_posix() for p in (ROOT / "results").glob("*/*/[Rd]*.md")}
     assert found | {"results/README", "results/claims", "results/statistics/README"} <= reachable
@@ -130,6 +134,7 @@ def test_a_grid_of_ones_own_gets_its_place_without_an_edit(tmp_path):
     assert "</results/my_question/smoke/notebook>" in grid_pages.supplement(tmp_path, page.docname)
 
 
+@pytest.mark.nightly
 def test_grids_of_ones_own_are_apart_from_those_of_the_project(tmp_path, generated, monkeypatch):
     theirs, yours = f"{grid_pages.FOLDER}/index", grid_pages.OWN
     assert "masking_ratio" in generated[theirs]
@@ -176,6 +181,7 @@ def test_generated_pages_show_texts_of_others_as_text(tmp_path, text):
         assert printable(text) in shown
 
 
+@pytest.mark.nightly
 def test_the_scoreboard_has_every_claim_and_leads_to_its_grid(generated):
     with (ROOT / "results" / "claims.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))

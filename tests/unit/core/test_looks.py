@@ -35,7 +35,7 @@ def test_nominal_and_overall_are_inverse(alpha, n):
     assert overall_alpha(nominal, looks) == pytest.approx(alpha, rel=1e-9)
 
 
-@given(st.lists(p_value, min_size=1, max_size=6))
+@given(st.lists(p_value, min_size=1, max_size=4))
 @example([0.0625, 0.0625, 0.0625, 0.0125])
 def test_one_look_is_holm(p):
     found, (rejected, adjusted, *_) = decided([[value] for value in p], ONE), multipletests(p, method="holm")

@@ -237,6 +237,7 @@ def test_training_text_is_what_was_pinned():
     assert pins.measured(PINNED[0]) == pins.pinned()[PINNED[0]]
 
 
+@pytest.mark.nightly
 def test_the_texts_of_grids_are_pinned():
     """So that planning makes no text, and a changed recipe is noticed."""
     known = [grids.read(name) for name in grids.available()]

@@ -54,6 +54,7 @@ def test_orders_are_of_the_same_words_of_the_sentence(orders):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_pair_says_what_it_can_say_and_the_best_is_known():
     pair = TrainedPair(steps=8)
     masked, permuted = (pair.joint(objective).to_numpy() for objective in ("masked", "permuted"))

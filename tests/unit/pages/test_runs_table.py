@@ -105,6 +105,7 @@ def test_the_example_of_the_document_runs(results, tmp_path):
     assert "rate=0.4" in example(0, tmp_path)
 
 
+@pytest.mark.nightly
 def test_the_example_of_the_names_prints_the_dictionary():
     assert example(1, project()).splitlines() == lines()
 

@@ -39,6 +39,7 @@ def queue(folder, *rows):
     return path
 
 
+@pytest.mark.nightly
 def test_the_projects_queue_can_be_planned(tmp_path):
     rows = campaign.planned(None, Records(tmp_path).snapshot())
     assert len(rows) > 10

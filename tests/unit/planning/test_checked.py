@@ -39,6 +39,7 @@ def read(source):
     return grids.read(source)
 
 
+@pytest.mark.nightly
 def test_every_grid_is_read_as_it_was_checked_and_listed_without_torch(counted):
     names = list(grids.available())
     before = {name: read(name) for name in names}

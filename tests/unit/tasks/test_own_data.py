@@ -244,6 +244,7 @@ def test_a_row_with_another_argument_is_another_run_in_either_order(case, home, 
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_processes_agree_on_the_fingerprint_of_a_row(home, monkeypatch):
     """Two processes one after the other, in either order, and this one, on one cache."""
     write(home / "mine.jsonl", [example("sentence", n) for n in range(40)])
