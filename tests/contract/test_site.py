@@ -11,7 +11,6 @@ import pytest
 import ablations
 import budget
 from ablations.core.formatting import Sheet, comma_separated, printable
-from ablations.pages import cost_table
 from ablations.planning import grids
 from lightning_modules.places import project
 from site_extension import claim_pages, grid_pages, links, pages, run_tables, sections
@@ -27,17 +26,8 @@ PARTS = {"docs/api_introduction"}  # included by a page, not one itself
 
 @pytest.fixture(scope="module")
 def generated():
-    """Docname -> text of the pages that are written at build time; before a commit the costs are those of few grids."""
-    rows, known = cost_table.rows, grids.available()
-
-    def few(snapshot):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(grids, "available", lambda: dict(some(known.items(), 2)))
-            return rows(snapshot)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cost_table, "rows", few)
-        return {name.rpartition(".")[0]: text for name, text in pages.generated(ROOT)}
+    """Docname -> text of the pages that are written at build time."""
+    return {name.rpartition(".")[0]: text for name, text in pages.generated(ROOT)}
 
 
 @pytest.fixture(scope="module")

@@ -154,7 +154,6 @@ def test_every_notebook_without_a_grid_runs(finished_results, monkeypatch, name,
 
 
 OWN = [name for name in grids.available() if notebooks.find(name).stem == name and name != "masking_ratio"]  # run above
-FEW = {"zero_shot": {"size": ["1 x 32", "1 x 64"], "length": "all"}}  # cells whose runs are trained; by night all are
 KINDS = ["static_vs_dynamic", "albert_more_data", "zero_shot"]  # pretraining, fine-tuning, measuring
 OTHERS = [name for name in grids.available() if name not in (*OWN, *KINDS, "masking_ratio")] if NIGHTLY else []
 
@@ -167,13 +166,11 @@ OTHERS = [name for name in grids.available() if name not in (*OWN, *KINDS, "mask
 def test_the_notebook_of_a_grid_runs_at_smoke_scale(tmp_path, grid, notebook):
     source = notebooks.find(grid, notebook)
     asked = {"scale": "smoke", "seeds": 1, "executor": "inline", "results_dir": str(tmp_path / "results")}
-    if grid in FEW and not NIGHTLY:
-        asked["filters"] = FEW[grid]
     if grid in OWN and not NIGHTLY:  # shown from records; by night trained, as the others are
         finished.records(tmp_path / "results", grid, scale="smoke", seeds=1)
     shown = cells.execute(source, notebooks.checked(source, grid, asked))
     assert any("text/markdown" in output for output in shown)
-    filters = asked.get("filters") or ast.literal_eval(papermill.inspect_notebook(str(source))["filters"]["default"])
+    filters = ast.literal_eval(papermill.inspect_notebook(str(source))["filters"]["default"])
     planned = {run.id for run in plan(grids.read(grid), "smoke", seeds=1, filters=filters).runs}
     assert {path.stem for path in (tmp_path / "results/records").glob("*/*.json")} == planned
     assert all(record.outcome == "done" for record in Records(tmp_path / "results").all())
