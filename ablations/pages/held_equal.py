@@ -74,7 +74,7 @@ def lines(plan: Planned) -> list[str]:
         f"Every cell starts from the system {markdown_code(grid.base)}. Only the knobs in the table differ.",
     ]
     scale = grid.scales.get(plan.scale)
-    told += [f"{markdown_text(rule)}" for rule in search_text.rules(grid, plan.scale)]
+    told += map(markdown_text, search_text.rules(grid, plan.scale))
     if fixed := _common(plan):
         told_of = {path: markdown_text(value_text(path, value)) or "its defaults" for path, value in fixed.items()}
         knobs = ", ".join(f"{markdown_code(path)} = {text}" for path, text in told_of.items())

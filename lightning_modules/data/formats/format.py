@@ -235,6 +235,7 @@ class InputFormat(Settings):
         last = form.sides * form.sequence_length
         return [(form.first_length, first)] * bool(form.first_length) + [(last, steps - first)]
 
+    @abstractmethod
     def heldout(self, *, blocks: bool = False) -> "InputFormat":
         """The format of the held-out text: running text of full length, so that measures are comparable.
 
@@ -243,11 +244,10 @@ class InputFormat(Settings):
         Args:
             blocks: Whether it is cut at a fixed length for full sentences too, as it is for every other format.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def arrange(self, store: TokenStore) -> Sequences:
         """The sequences of a store, in the order of the text; the index is cached in its folder."""
-        raise NotImplementedError
 
     def _cached(self, store: TokenStore, name: str, recipe: int, make: Callable[[], np.ndarray]) -> np.ndarray:
         whole = self._of_one_length(self.sequence_length).model_copy(update=self._same)
